@@ -14,8 +14,8 @@ IMAGE         ?= docker.io/library/busybox:1
 PULL_IMAGE    ?= docker.io/library/hello-world:latest
 MISSING_IMAGE ?= missing.invalid/missing:1
 
-# The modules inside this one. The comparison with the kubelet is separate: it builds without cgo,
-# so the race detector is not available, and it covers code of other modules.
+# The nested modules. The comparison with the kubelet is separate: it builds without cgo, so the
+# race detector is not available, and it covers code of other modules.
 PEER    := ./test/peer
 NESTED  := $(filter-out $(PEER),$(shell find . -mindepth 2 -name go.mod -printf '%h\n' | sort))
 MODULES := . $(NESTED)
@@ -28,7 +28,7 @@ PEER_TEST  := CGO_ENABLED=0 $(GO) test -vet=off -ldflags='-s -w' -count=1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz hostile hostile-short bench bench-node bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e e2e-runtimes conformance-cri conformance-17 test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz hostile hostile-short bench bench-node bench-report cover cover-table peer peer-long peer-record peer-mutate peer-cover peer-page e2e e2e-runtimes cluster-e2e conformance-cri conformance-17 test-cgroup2 run ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -36,8 +36,8 @@ help: ## show this list
 test: ## run all tests that need only Go: no root, no network except for modules
 	$(GO) test ./...
 
-race: ## run all tests under the race detector, in random order (needs a C compiler)
-	@for m in $(MODULES); do echo "== $$m"; (cd $$m && CGO_ENABLED=1 $(GO) test -vet=off -race -shuffle=on ./...) || exit 1; done
+race: ## run all tests under the race detector, in random order (needs a C compiler); prints the coverage of each package
+	@for m in $(MODULES); do echo "== $$m"; (cd $$m && CGO_ENABLED=1 $(GO) test -vet=off -race -cover -shuffle=on ./...) || exit 1; done
 
 lint: $(LINT) ## check lint rules and formatting of all modules with the pinned golangci-lint
 	@for m in $(MODULES) $(PEER); do \
@@ -91,11 +91,14 @@ bench-report: ## run the benchmarks and write docs/benchmarks.md; E2E_LOG: a fil
 
 cover: ## report statement coverage; fails if a package is below MIN_COVER (85) percent, except examples and tools
 	@out=$$(for m in $(MODULES); do (cd $$m && $(GO) test -vet=off -cover ./...) || exit 1; done) || { echo "$$out"; exit 1; }; \
-	echo "$$out" | sed -nE 's/^(ok)?[[:space:]]+([^[:space:]]+)[[:space:]].*coverage: ([0-9.]+)%.*/\3 \2/p' | \
+	echo "$$out" | $(MAKE) --no-print-directory cover-table
+
+cover-table: # read the output of go test -cover, for example of make race, and report as make cover does
+	@sed -nE 's/^(ok)?[[:space:]]+([^[:space:]]+)[[:space:]].*coverage: ([0-9.]+)%.*/\3 \2/p' | \
 	awk -v min=$(MIN_COVER) ' \
 		$$1 + 0 < min && $$2 !~ /\/(examples|test)\// { note = "  below " min; bad = 1 } \
 		{ printf "%6s%%  %s%s\n", $$1, $$2, note; note = "" } \
-		END { exit bad }'
+		END { if (NR == 0) { print "no package with a coverage in the input"; bad = 1 } exit bad }'
 
 peer: ## compare decisions with the kubelet's own packages: fixed seeds, then other seeds of the last long run for FRESH (0s) each
 	@cd $(PEER) && PEER_FRESH=$(FRESH) $(PEER_TEST) $(if $(filter command,$(origin P)),$(P),./...)
@@ -115,19 +118,23 @@ peer-cover: ## report which statements of our decision code the comparisons exec
 peer-page: ## write docs/how-we-know.md from the records
 	@cd $(PEER) && CGO_ENABLED=0 $(GO) run ./page
 
-e2e: ## run end-to-end tests: real pods on a containerd that it starts, and tests of this kernel; needs root on Debian
+e2e: ## run end-to-end tests: real pods on a containerd that make starts, and tests on this machine's kernel; needs root on Debian
 	$(GO) test -vet=off -tags e2e -count=1 -timeout 45m -parallel 5 -v ./test/e2e
-	@grep -rlE --include='*_test.go' '^//go:build.*\be2e\b' . | xargs -r -n1 dirname | grep -vx ./test/e2e | sort -u | \
-	xargs -r $(GO) test -vet=off -p 1 -tags e2e -count=1 -v -run '^TestE2E'
+	@grep -rlE --include='*_test.go' '^//go:build.*\be2e\b' . | xargs -r -n1 dirname | grep -vx ./test/e2e | sort -u | while read -r dir; do \
+		(cd "$$dir" && $(GO) test -vet=off -tags e2e -count=1 -timeout 15m -v -run '^TestE2E' .) || exit 1; \
+	done
 
 e2e-runtimes: ## run test/e2e on containerd 2.4, 1.7 and 1.6, and report the results of each; needs root on Debian
 	test/e2e/runtimes.sh
+
+cluster-e2e: ## run tests of cluster-agent as a node of a real cluster that the tests start; needs root on Debian
+	$(GO) test -vet=off -tags cluster -count=1 -timeout 30m -v ./test/clusterbed
 
 conformance-cri: ## check the CRI runtime at SOCKET; IMAGE, PULL_IMAGE, MISSING_IMAGE, CGROUP_PARENT: see fakecri/conformance
 	@KPCRI_SOCKET="$(SOCKET)" KPCRI_IMAGE="$(IMAGE)" KPCRI_PULL_IMAGE="$(PULL_IMAGE)" KPCRI_MISSING_IMAGE="$(MISSING_IMAGE)" \
 		KPCRI_CGROUP_PARENT="$(CGROUP_PARENT)" $(GO) test -tags conformance -count=1 -v -run '^TestSocket$$' ./fakecri/conformance
 
-conformance-17: ## run conformance-cri on a containerd 1.7 that it starts and stops; needs root on Debian
+conformance-17: ## run conformance-cri on a containerd 1.7 that the script starts and stops; needs root on Debian
 	test/testbed/conformance.sh 1.7
 
 test-cgroup2: ## run the tests that need cgroup v2, PSI or a disposable machine, in QEMU; needs root on Debian

@@ -37,6 +37,7 @@ type Agent struct {
 	node    *nodeloop.Loop
 	changes coalesce.Signal // signals changes of pods, node and health
 	ran     atomic.Bool
+	running atomic.Pointer[context.Context] // the context of Run
 }
 
 // New returns an Agent. It starts nothing and opens nothing. The error reports every problem
@@ -94,7 +95,11 @@ func (a *Agent) newCgroups() (podloop.Cgroups, error) {
 			return nodestatus.Allocatable(a.Node().Status.Capacity, []corev1.ResourceList{a.cfg.Reserved})
 		}
 	}
-	return cgroups.New(c)
+	groups, err := cgroups.New(c)
+	if err != nil || a.cfg.Observers.Cgroups == nil {
+		return groups, err
+	}
+	return observedCgroups{groups, a.cfg.Clock, a.cfg.Observers.Cgroups}, nil
 }
 
 // nodeConfig returns the configuration of the node loop. The node loop and the pod loop call
@@ -106,7 +111,7 @@ func (a *Agent) nodeConfig() nodeloop.Config {
 		TakeOver: c.TakeOver, PodLogs: c.PodLogs, ContainerLogs: c.ContainerLogs,
 		MaxPods: c.MaxPods, Reserved: c.Reserved,
 		Eviction: c.Eviction, ImageGC: c.ImageGC, ContainerGC: c.ContainerGC, Logs: c.Logs,
-		NodeStatus: c.NodeStatus, Objects: c.Cluster.Objects, Services: c.Cluster.Services, RuntimeHandler: c.Cluster.RuntimeHandler,
+		MaxNodeImages: c.MaxNodeImages, NodeStatus: c.NodeStatus, Objects: c.Cluster.Objects, Services: c.Cluster.Services, RuntimeHandler: c.Cluster.RuntimeHandler,
 		Pods: nodeloop.Pods{
 			Active: func() []*corev1.Pod { return a.pods.Active() },
 			Evict: func(ctx context.Context, pod *corev1.Pod, how podworker.KillOptions) error {
@@ -189,6 +194,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if !a.ran.CompareAndSwap(false, true) {
 		return ErrAlreadyRan
 	}
+	a.running.Store(&ctx)
 	unlock, err := a.lockRoot()
 	if err != nil {
 		return fmt.Errorf("agent: root %s: %w", a.cfg.Root, err)
@@ -238,6 +244,12 @@ func (a *Agent) StopPods(ctx context.Context, how podworker.ShutdownConfig) erro
 		return fmt.Errorf("agent: stop pods: %w", err)
 	}
 	a.node.ShutdownStarted()
+	if a.cfg.Observers.ShutdownStarted != nil {
+		a.cfg.Observers.ShutdownStarted()
+	}
+	if a.cfg.Observers.ShutdownEnded != nil {
+		defer a.cfg.Observers.ShutdownEnded()
+	}
 	err := a.pods.StopPods(ctx, how)
 	if err == nil {
 		return nil

@@ -100,8 +100,50 @@ func (noMounts) Unmount(string) error { return nil }
 // Mounts implements [volumes.Mounter].
 func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
 
-// RelistedAt returns the start time of the newest complete relist. It is zero if no relist has
-// completed yet.
+// CgroupVersion returns the version of cgroups on the machine: 1 or 2. It returns 0 while the
+// facts of the machine are unknown.
+func (a *Agent) CgroupVersion() int {
+	switch facts := a.node.Facts(); {
+	case facts.MemoryCapacityBytes == 0:
+		return 0
+	case facts.Cgroups.V2:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// LogBytes returns the disk usage of the logs of each running pod's containers. The logs are
+// measured in the background, so LogBytes does not call the runtime and reads no logs. Containers
+// whose logs were not measured yet are omitted. Before Run, LogBytes returns nil.
+func (a *Agent) LogBytes() (all []LogUsage) {
+	ctx := a.running.Load()
+	if ctx == nil || a.cfg.Host.Stats == nil {
+		return nil
+	}
+	pods := a.pods.Active()
+	// The error does not matter: the result has everything that could be measured.
+	stats, _ := a.cfg.Host.Stats.Pods(*ctx, pods)
+	byUID := map[types.UID]*corev1.Pod{}
+	for _, p := range pods {
+		byUID[p.UID] = p
+	}
+	for _, s := range stats {
+		pod := byUID[s.UID]
+		if pod == nil {
+			continue
+		}
+		for _, c := range s.Containers {
+			if c.Logs.Bytes.Known() {
+				all = append(all, LogUsage{Pod: pod, Container: c.Name, Bytes: c.Logs.Bytes.Value})
+			}
+		}
+	}
+	return all
+}
+
+// RelistedAt returns the start time of the newest complete relist, or the zero time if no relist
+// has completed yet.
 func (a *Agent) RelistedAt() time.Time { return a.pods.RelistedAt() }
 
 // Summary returns the kubelet's stats summary of the node and its pods. The summary may be up to
@@ -109,9 +151,10 @@ func (a *Agent) RelistedAt() time.Time { return a.pods.RelistedAt() }
 // be measured.
 func (a *Agent) Summary(ctx context.Context) (*statsapi.Summary, error) { return a.node.Summary(ctx) }
 
-// Explain returns why a pod is in its state, and what the agent will do next. It measures the
-// node. The error is [ErrUnknownPod] if the pod does not exist. If Explain returns another
-// error, the Explanation has the facts that could be found.
+// Explain returns why a pod is in its state, and what the agent will do next. To compute the pod's
+// position in the eviction order, Explain measures the node and its pods. The error is
+// [ErrUnknownPod] if the pod does not exist. If Explain returns another error, the Explanation has
+// the facts that could be found.
 func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error) {
 	e, err := a.pods.Explain(ctx, pod)
 	if errors.Is(err, podloop.ErrUnknownPod) {
@@ -156,8 +199,8 @@ func (a *Agent) Plan(ctx context.Context) (Plan, error) {
 	return Plan(p), err
 }
 
-// PlanEviction returns what eviction would do now, as the field Eviction of a [Plan]. It
-// measures the node and its pods, and does not wait for garbage collection.
+// PlanEviction returns what eviction would do now: the field Eviction of a [Plan]. It measures the
+// node and its pods, and does not compute the plans of garbage collection.
 func (a *Agent) PlanEviction(ctx context.Context) (eviction.Decision, error) {
 	decision, err := a.node.PlanEviction(ctx)
 	if err != nil {

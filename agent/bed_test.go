@@ -59,10 +59,10 @@ func (s *source) define(pods ...*corev1.Pod) {
 	}
 }
 
-// file returns the source as one of static pods.
+// file returns s as a source of static pods.
 func (s *source) file() agent.Source { return agent.Source{Name: podspec.SourceFile, Run: s.run} }
 
-// api returns the source as the API server.
+// api returns s as the source of the API server's pods.
 func (s *source) api() agent.Source { return agent.Source{Name: podspec.SourceAPI, Run: s.run} }
 
 // newPod returns a pod with one container of a demo image.
@@ -95,7 +95,7 @@ func config(node *fakecri.Node, sources ...agent.Source) agent.Config {
 	}
 }
 
-// moves records the moves of pods.
+// moves records the state changes of pods.
 type moves struct {
 	mu  sync.Mutex
 	all []agent.Move
@@ -119,11 +119,11 @@ func (m *moves) of(uid types.UID) (states []string) {
 	return states
 }
 
-// running is an agent that runs.
+// running is a running agent.
 type running struct {
 	*agent.Agent
-	stop func()       // stops it, once, and waits for its end
-	err  func() error // of Run, after stop
+	stop func()       // stops the agent once, and waits until Run has returned
+	err  func() error // error of Run, valid after stop
 }
 
 // start runs an agent until stop is called or the test ends.
@@ -144,7 +144,7 @@ func start(tb testing.TB, c agent.Config) *running {
 	return r
 }
 
-// after waits for a time of the bubble, and until every goroutine waits too.
+// after advances the bubble's time, and waits until all goroutines are idle.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -84,6 +84,9 @@ type Config struct {
 	// Events receives the events that a kubelet would record. It must be safe for concurrent
 	// use. Optional.
 	Events EventRecorder
+	// MaxNodeImages is the maximum number of images in the node's status. Default
+	// nodestatus.DefaultMaxImages; a negative number means all images.
+	MaxNodeImages int
 	// NodeStatus modifies the node that [Agent.Node] returns and that admission uses. For
 	// example, it adds extended resources, labels, conditions or ports. The agent calls
 	// NodeStatus in each computation of the node, with a copy that NodeStatus may modify.

@@ -32,7 +32,7 @@ func noPods(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 	return nil
 }
 
-// valid returns a config with what is required, and a fake host.
+// valid returns a config with all required fields, and a fake host.
 func valid(t *testing.T) agent.Config {
 	t.Helper()
 	node, err := fakecri.New(fakecri.Config{})
@@ -100,7 +100,7 @@ func TestConfig_EveryProblemIsReported(t *testing.T) {
 			}
 			_, errNew := agent.New(c)
 			require.EqualError(t, errNew, err.Error())
-			require.Len(t, strings.Split(err.Error(), "\n"), len(tc.want), "one line for each problem: %v", err)
+			require.Len(t, strings.Split(err.Error(), "\n"), len(tc.want), "number of reported problems: %v", err)
 		})
 	}
 }

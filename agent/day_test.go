@@ -21,9 +21,10 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// diary records the states that pods reached and the reasons of events. Its times are those at
-// which the test changed something, in hours and minutes. Between two changes, the scheduling
-// of goroutines affects the seconds, and so how often a container crashed.
+// diary records the state changes of pods and the reasons of events. Each entry has the time of the
+// last change that the test made, in hours and minutes, and equal entries are recorded once. Exact
+// times and counts would differ between runs: the scheduling of goroutines affects the seconds, and
+// therefore the number of restarts in a crash loop.
 type diary struct {
 	mu    sync.Mutex
 	time  string
@@ -57,7 +58,7 @@ func (d *diary) AnnotatedEventf(object runtime.Object, _ map[string]string, _, r
 	}
 }
 
-// A simulated day with faults gives the same result each time.
+// A simulated day with faults has the same result each time.
 func TestAgent_SimulatedDayIsDeterministic(t *testing.T) {
 	first := liveADay(t)
 	if dayLength < 24*time.Hour {
@@ -72,8 +73,7 @@ func TestAgent_SimulatedDayIsDeterministic(t *testing.T) {
 	require.Equal(t, first, liveADay(t))
 }
 
-// liveADay returns the diary of an agent on a node on which something happens every few
-// minutes.
+// liveADay returns the diary of an agent on a node that changes every few minutes.
 func liveADay(t *testing.T) (lines []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,8 @@ func liveADay(t *testing.T) (lines []string) {
 		for time.Since(began) < dayLength {
 			d.at(time.Since(began))
 			w.change()
-			// Long enough for what follows to be over, and not a time that the agent waits for.
+			// Wait long enough for all consequences of the change. The time is not a multiple of
+			// any period of the agent.
 			after(time.Duration(8+w.random.IntN(15))*time.Minute + 137*time.Millisecond)
 		}
 		w.calm()
@@ -137,7 +138,7 @@ func (w *weather) change() {
 		delete(w.defined, name)
 		w.define()
 	case 5:
-		_ = w.node.Kill("default/"+name+"/main", 3) // it may not run
+		_ = w.node.Kill("default/"+name+"/main", 3) // an error means that the container is not running
 	case 6:
 		w.node.Restart(time.Duration(w.random.IntN(60)) * time.Second)
 	case 7:

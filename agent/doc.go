@@ -8,13 +8,13 @@
 //
 //	source → operation → admission → allocation → worker → runtime → PLEG → cache → status → sink
 //
-// A source calls set with all its pods. The agent compares them with the pods of the previous
-// call, and turns the differences into operations. The admission queue calls the handlers for
-// each new pod: first the built-in handlers, then [Config].Admission, then [Config].Allocators.
-// A worker runs each admitted pod, and the PLEG watches the runtime. The agent writes each
-// changed status of a pod to [Config].State and [Config].Statuses. When the source no longer
-// defines the pod, the worker stops the pod, and the remover deletes the remaining data of the
-// pod.
+// The agent passes a function, set, to the Run of each source, and the source calls set with all
+// its pods. The agent compares these pods with the pods of the previous call, and turns the
+// differences into operations. The admission queue calls the handlers for each new pod: first the
+// built-in handlers, then [Config].Admission, then [Config].Allocators. A worker runs each admitted
+// pod, and the PLEG watches the runtime. The agent writes each changed status of a pod to
+// [Config].State and [Config].Statuses. When the source no longer defines the pod, the worker stops
+// the pod, and the remover deletes the remaining data of the pod.
 //
 // The agent has one record for each pod. The record has the [State] of the pod. The golden file
 // internal/podloop/testdata/next/table shows the transitions for each event. The usual order of
@@ -36,16 +36,16 @@
 // To change what the agent does, set fields of the Config: sources, cluster lookups, a status
 // sink, admission handlers, allocators (devices, CPUs), volume plugins, credential providers,
 // observers, a state store, another [host.Host]. The module in test/vendor uses each of these
-// fields. The callbacks in a Config exist before the Agent. If a callback calls [Agent.Sync],
-// let it use a variable to which you assign the result of New.
+// fields. You create the callbacks of a Config before the Agent exists. A callback that calls
+// [Agent.Sync] must therefore use a variable to which you later assign the result of New.
 //
 // # What it guarantees
 //
 //  1. The agent manages only sandboxes and containers that are labelled with its Name, unless
 //     [Config].TakeOver is set.
-//  2. The agent stops a pod that no source defines only after every source has called set. It
-//     removes data only after the first relist is complete. The exception is [Agent.StopPods],
-//     which may also stop and remove pods that no source has defined yet.
+//  2. The agent stops a pod that no source defines only after every source has called set. The
+//     agent removes the data of pods only after the first relist is complete. The exception is
+//     [Agent.StopPods], which may also stop and remove pods that no source has defined yet.
 //  3. The agent adopts a pod that runs when the agent starts: the containers of the pod keep
 //     running, and its last reported status stays valid. A pod that has ended does not run
 //     again. But a static pod goes through admission again if an earlier agent has refused it,
@@ -88,8 +88,8 @@
 //     a pod waits forever.
 //   - A pod of the API server can't make itself static by an annotation: the name of its source
 //     determines whether a pod is static.
-//   - If an admission handler does not answer within 30 seconds, the pod is refused. The kubelet
-//     waits for the handler and does nothing else meanwhile.
+//   - After 30 seconds, the context of an admission handler is canceled, and the pod is refused when
+//     the handler returns. The kubelet waits for the handler, and does nothing else meanwhile.
 //
 // Each manager lists its own differences.
 //

@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// probedPod returns a pod whose readiness probe succeeds and whose liveness probe fails for the
-// first time after 30 s, of images of newProbedNode.
+// probedPod returns a pod with images of newProbedNode. Its readiness probe succeeds, and its
+// liveness probe fails for the first time after 30 s.
 func probedPod() *corev1.Pod {
 	exec := func(command string) *corev1.Probe {
 		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{command}}}, PeriodSeconds: 10}
@@ -87,7 +87,8 @@ func TestAgent_ExplainWithRuntimeProblem(t *testing.T) {
 	})
 }
 
-// A pod that uses no resources of the node has no rank, and its explanation needs no runtime.
+// A pod that uses no resources of the node has no rank. Its explanation requires no call of
+// the runtime.
 func TestAgent_ExplainEndedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newPod("job", "demo/job:1")

@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// allocator gives each container one injection.
+// allocator returns one injection for each container.
 type allocator struct {
 	name      string
 	injection resources.Injection
@@ -60,8 +60,8 @@ func (a *allocator) Release(pod types.UID) {
 	}
 }
 
-// If two allocators set the same annotation, the container is not created, and its message
-// names both.
+// If two allocators set the same annotation, the container is not created, and its message names
+// both allocators.
 func TestAgent_ConflictingAllocators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newPod("web", "demo/web:1")
@@ -94,7 +94,7 @@ func TestAgent_SyncFromInsideHooks(t *testing.T) {
 		}
 		c := config(newNode(t), pods.file())
 		c.Allocators = []resources.Allocator{devices}
-		var once sync.Once // each Sync has the status published again
+		var once sync.Once // each Sync causes another publication of the status
 		c.Statuses = sink(func(change status.Change) { once.Do(func() { a.Sync(change.Pod.UID) }) })
 		a, err := agent.New(c)
 		require.NoError(t, err)
@@ -122,7 +122,7 @@ func (s sink) Publish(_ context.Context, c status.Change) error {
 }
 func (sink) Forget(types.UID) {}
 
-// A pod of the API server can't make itself static by its annotation.
+// A pod of the API server cannot become a static pod by its annotation.
 func TestAgent_APIPodWithStaticPodAnnotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newPod("web", "demo/web:1")
@@ -141,8 +141,8 @@ func TestAgent_APIPodWithStaticPodAnnotation(t *testing.T) {
 	})
 }
 
-// Admission uses the resources that NodeStatus adds. A pod that requests such a resource needs
-// an allocator.
+// Admission counts the resources that NodeStatus adds. A pod that requests such a resource
+// needs an allocator.
 func TestAgent_ExtendedResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fpga = corev1.ResourceName("example.com/fpga")
@@ -166,8 +166,8 @@ func TestAgent_ExtendedResources(t *testing.T) {
 	})
 }
 
-// If a pod needs a cluster lookup that does not exist, it is refused with a message that names
-// the field.
+// A pod that needs a cluster lookup is rejected if the lookup is not configured. The message
+// names the missing field.
 func TestAgent_PodThatNeedsClusterLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPod("web", "demo/web:1")

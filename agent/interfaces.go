@@ -70,14 +70,15 @@ type NodeRuntime interface {
 // that the API server sets. Package podsource sets them for manifests.
 type Source struct {
 	// Name is the name of the source. The agent sets the annotation kubernetes.io/config.source
-	// of each pod to Name. It replaces any other value, so that no pod of an API server can make
-	// itself static. Two sources must not have the same Name. Required.
+	// of each pod to Name. The agent replaces any other value, so that no pod of an API server can
+	// make itself static. Two sources must not have the same Name. Required.
 	Name string
 	// Run calls set with all pods of the source as soon as Run knows the pods, and again
 	// whenever the pods have changed, until ctx is done. The function set compares the pods with
-	// the pods of the previous call, first by pointer, and returns without waiting. Run must not
-	// call set concurrently, and must not modify the slice or the pods after the call. If Run
-	// returns before ctx is done, [Agent.Run] returns an error that names the source. Required.
+	// the pods of the previous call, and never blocks. A pod with the same pointer as in the
+	// previous call counts as unchanged. Run must not call set concurrently, and must not modify
+	// the slice or the pods after the call. If Run returns before ctx is done, [Agent.Run] returns
+	// an error that names the source. Required.
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }
 
@@ -94,8 +95,8 @@ type Cluster struct {
 	// labels. Default: Node.
 	FreshNode func(context.Context) (*corev1.Node, error)
 	// Objects finds ConfigMaps and Secrets. The agent calls the method Release when a pod is
-	// completely removed. It does not call Release at the end of Run, because the pods keep
-	// running, so the program must stop its own watches. When an object has changed, call
+	// completely removed. The agent does not call Release at the end of Run, because the pods keep
+	// running. The program must therefore stop its own watches. When an object has changed, call
 	// [Agent.Sync] for the pods that use the object. If nil, environment variables that refer to
 	// ConfigMaps or Secrets behave as if these objects did not exist.
 	Objects podspec.Objects

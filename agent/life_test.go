@@ -16,7 +16,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// The normal life of a pod, with its moves, its status and its state in the runtime.
+// TestAgent_LifeOfAPod checks the state changes of a pod, its statuses and its state in the
+// runtime.
 func TestAgent_LifeOfAPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, pods, seen := newNode(t), newSource(), new(moves)
@@ -51,7 +52,7 @@ func TestAgent_LifeOfAPod(t *testing.T) {
 	})
 }
 
-// A pod keeps running when its agent stops, and the next agent adopts it.
+// A pod continues to run when its agent stops, and the next agent adopts it.
 func TestAgent_Adoption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, web, job := newNode(t), newPod("web", "demo/web:1"), newPod("job", "demo/job:1")
@@ -82,7 +83,7 @@ func TestAgent_Adoption(t *testing.T) {
 	})
 }
 
-// Node returns one pointer until the node differs, and Changes reports that.
+// Node returns the same pointer until the node changes, and Changes reports the change.
 func TestAgent_NodeAndChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
@@ -99,7 +100,7 @@ func TestAgent_NodeAndChanges(t *testing.T) {
 			<-changes
 		}
 		after(time.Minute)
-		require.Same(t, before, a.Node(), "nothing has changed")
+		require.Same(t, before, a.Node(), "the unchanged node must be the same pointer")
 
 		ports = 10250
 		a.SyncAll()
@@ -118,7 +119,8 @@ func condition(n *corev1.Node, t corev1.NodeConditionType) corev1.NodeCondition 
 	return corev1.NodeCondition{}
 }
 
-// A runtime that does not answer makes the node not ready after a while, and Health names it.
+// If the runtime does not respond, the node becomes not ready after a while, and Health names
+// the runtime.
 func TestAgent_HungRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
@@ -146,7 +148,7 @@ func TestAgent_Kill(t *testing.T) {
 		after(5 * time.Second)
 		require.NoError(t, a.Kill(t.Context(), web.UID, podworker.KillOptions{}))
 		after(time.Minute)
-		require.NotContains(t, a.phases(), "web admitted Running", "a pod that was killed does not begin again")
+		require.NotContains(t, a.phases(), "web admitted Running", "a killed pod must not start again")
 		require.ErrorContains(t, a.Kill(t.Context(), "other", podworker.KillOptions{}), "other")
 	})
 }
@@ -208,7 +210,7 @@ func TestAgent_ExplainAndPlan(t *testing.T) {
 	})
 }
 
-// If a source returns, Run returns an error that names it.
+// If a source returns, Run returns an error that names the source.
 func TestAgent_SourceReturnsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, err := agent.New(config(newNode(t), agent.Source{Name: "mine", Run: func(context.Context, func(context.Context, []*corev1.Pod)) error {

@@ -123,8 +123,8 @@ func (r *running) count(phase corev1.PodPhase) (n int) {
 	return n
 }
 
-// BenchmarkAgent_Idle measures the heap and the goroutines of an idle agent with ten pods,
-// without those of its in-memory runtime.
+// BenchmarkAgent_Idle measures the heap and the goroutines of an idle agent with ten pods. It does
+// not count the heap and the goroutines of the in-memory runtime.
 func BenchmarkAgent_Idle(b *testing.B) {
 	const agents, pods = 20, 10
 	measure := func() (heap uint64, goroutines int) {

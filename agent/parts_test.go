@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// record records what parts did, in order.
+// record records the actions of parts, in order.
 type record struct {
 	mu    sync.Mutex
 	lines []string

@@ -14,6 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/kubeparts/kubeparts/pleg"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -128,11 +129,30 @@ type Check struct {
 	Notes []string
 }
 
+// LogUsage is the disk usage of the logs of a container, including rotated logs.
+type LogUsage struct {
+	Pod       *corev1.Pod
+	Container string
+	Bytes     int64
+}
+
 // Observers has optional callbacks for the events of all parts. The goroutines of the parts call
 // the callbacks, so the callbacks must not block. Several agents may use the same Observers.
 type Observers struct {
 	// Pod is called for each change of a pod's State, one at a time and in order.
 	Pod func(Move)
+	// Edited is called when an admitted pod has a new definition with another spec. The new
+	// definition has not gone through admission yet.
+	Edited func(before, after *corev1.Pod)
+	// Searched is called after each search of [Config].Root for files of pods that no source
+	// defines. found is the number of pods with such files. remaining is the number of these pods
+	// that an earlier search has already found.
+	Searched func(found, remaining int)
+	// Cgroups is called after each operation on the cgroups of pods: create, update or destroy.
+	Cgroups func(operation string, took time.Duration)
+	// ShutdownStarted is called when [Agent.StopPods] begins to stop the pods, and ShutdownEnded
+	// when StopPods returns.
+	ShutdownStarted, ShutdownEnded func()
 	// Admission receives the decision of each handler. Preemption receives the pods that are
 	// preempted for a critical pod.
 	Admission   lifecycle.AdmitObserver
@@ -141,6 +161,7 @@ type Observers struct {
 	Runner      podrunner.Observer
 	Hooks       lifecycle.HookObserver
 	Images      images.Observer
+	Volumes     volumes.Observer
 	PLEG        pleg.Observer
 	Probes      prober.Observer
 	Statuses    status.Observer

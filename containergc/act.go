@@ -59,15 +59,15 @@ func (m *Manager) act(ctx context.Context, p Plan) (removed []Object, err error)
 		removed = append(removed, t.removed...)
 		errs = append(errs, t.errs...)
 	}
-	if int(timeouts.Load()) >= m.cfg.Workers && ctx.Err() == nil {
+	if slices.ContainsFunc(tasks, func(t *task) bool { return t.unresponsive }) {
 		errs = append(errs, errUnresponsive)
 	}
 	return removed, errors.Join(append(errs, ctx.Err())...)
 }
 
-// errUnresponsive is the error of a pass that ended early: with thousands of objects,
-// waiting for every timeout would take hours.
-var errUnresponsive = errors.New("the runtime does not respond: the next pass removes the rest")
+// errUnresponsive is the error of a pass in which as many calls timed out as there are workers. Such a
+// pass skips the other objects: with thousands of objects, waiting for every timeout would take hours.
+var errUnresponsive = errors.New("the runtime does not respond: the next pass removes the remaining objects")
 
 // task is the removal of the objects of one pod, and its results.
 type task struct {
@@ -78,6 +78,8 @@ type task struct {
 	removed   []Object
 	remaining []*Decision // objects that were not removed
 	errs      []error
+	// unresponsive means that the task skipped objects because the runtime does not respond.
+	unresponsive bool
 }
 
 // mustStop reports whether a container must be stopped before it is removed. A container
@@ -88,8 +90,12 @@ func mustStop(d *Decision) bool {
 
 func (t *task) run(ctx context.Context) {
 	for _, d := range t.todo {
-		if ctx.Err() != nil || int(t.timeouts.Load()) >= t.m.cfg.Workers {
-			return // the next pass removes the rest
+		if ctx.Err() != nil {
+			return
+		}
+		if int(t.timeouts.Load()) >= t.m.cfg.Workers {
+			t.unresponsive = true
+			return // the next pass removes the remaining objects
 		}
 		if t.isBlocked(d) || !t.m.startRemoval(d.ID) {
 			t.remaining = append(t.remaining, d)
@@ -130,8 +136,8 @@ func (m *Manager) endRemoval(id string) {
 	delete(m.removing, id)
 }
 
-// isBlocked reports whether the object of d must not be removed now, because an object
-// that needs it was not removed, or because it is needed again.
+// isBlocked reports whether the object of d must not be removed now, because another object
+// that needs it was not removed, or because its pod needs it again.
 func (t *task) isBlocked(d *Decision) bool {
 	switch d.Kind {
 	case KindContainer:
@@ -155,9 +161,9 @@ func (t *task) isBlocked(d *Decision) bool {
 	}
 }
 
-// hasRemaining reports whether a container for which is returns true was not removed.
-func (t *task) hasRemaining(is func(*Decision) bool) bool {
-	return slices.ContainsFunc(t.remaining, func(d *Decision) bool { return d.Kind == KindContainer && is(d) })
+// hasRemaining reports whether a container that matches was not removed.
+func (t *task) hasRemaining(matches func(*Decision) bool) bool {
+	return slices.ContainsFunc(t.remaining, func(d *Decision) bool { return d.Kind == KindContainer && matches(d) })
 }
 
 // remove removes one object. It is no error if the object does not exist any more.
@@ -189,11 +195,11 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	}
 }
 
-// call runs do with a timeout of CallTimeout plus anyway, the time that the call may take
-// if the runtime works, and counts a timeout. It ignores the error that the object does
-// not exist.
-func (t *task) call(ctx context.Context, anyway time.Duration, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, anyway+t.m.cfg.CallTimeout)
+// call calls do with a timeout: the duration that the call is expected to take on a working
+// runtime, plus CallTimeout. After a timeout, call increments t.timeouts. If the object does
+// not exist, call returns no error.
+func (t *task) call(ctx context.Context, expected time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, expected+t.m.cfg.CallTimeout)
 	defer cancel()
 	err := do(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

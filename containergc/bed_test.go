@@ -27,7 +27,7 @@ type bed struct {
 	t     *testing.T
 	clock *testingclock.FakeClock
 	cfg   containergc.Config
-	boxes map[string]string // by pod
+	boxes map[string]string // sandbox ID by pod
 	confs map[string]*runtimeapi.PodSandboxConfig
 	ready bool
 
@@ -140,7 +140,7 @@ func (b *bed) left() (objects []string) {
 	return objects
 }
 
-// calls returns the calls of one or all methods since it was last called.
+// calls returns the calls of the given methods, or of all methods, since the last call of calls.
 func (b *bed) calls(methods ...string) (made []string) {
 	for _, c := range b.Calls() {
 		if slices.Contains(methods, c.Method) {
@@ -150,7 +150,7 @@ func (b *bed) calls(methods ...string) (made []string) {
 	return made
 }
 
-// logs creates a pod-logs folder with some files.
+// logs creates a pod-logs directory with some files.
 func logs(t *testing.T, files ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -162,7 +162,7 @@ func logs(t *testing.T, files ...string) string {
 	return root
 }
 
-// files returns the files below a folder, and its empty folders.
+// files returns the files below a directory, and its empty directories.
 func files(t *testing.T, root string) (all []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {

@@ -25,7 +25,7 @@ func TestMinAge_ClockThatIsSetBackMakesNoContainerYoungForEver(t *testing.T) {
 	require.NotContains(t, b.left(), "web/app#0")
 }
 
-// The clock may be years ahead until it is set.
+// The clock may be years ahead at first, and be set back later.
 func TestMinAge_ClockThatIsSetBackAfterTheFirstPass(t *testing.T) {
 	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = hour })
 	b.clock.Step(1000 * hour)
@@ -38,5 +38,5 @@ func TestMinAge_ClockThatIsSetBackAfterTheFirstPass(t *testing.T) {
 		_, err := m.Collect(t.Context())
 		require.NoError(t, err)
 	}
-	require.Empty(t, b.left(), "container and sandbox")
+	require.Empty(t, b.left(), "the container and the sandbox must be removed")
 }

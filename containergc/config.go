@@ -35,7 +35,8 @@ type Remover interface {
 
 // PodState returns the state of the pod workers. The methods have the names of the
 // kubelet's methods; package lifecycle/podworker implements them. A pass calls them again
-// right before a removal that would be wrong if the pod had returned.
+// right before it removes a container that was never started, or the log folder of a pod,
+// because since the decision the pod may have been defined again.
 type PodState interface {
 	// ShouldPodContentBeRemoved reports whether the pod's containers and their data can
 	// be removed: the pod was evicted, or deleted and has terminated, or is unknown.

@@ -221,7 +221,7 @@ func (p *pass) execute(ctx context.Context) (Result, error) {
 }
 
 // plan takes a snapshot and decides. If decided is false, no decision was possible. If
-// decided is true, the error is about facts that are missing in the decision.
+// decided is true, the error describes facts that were unknown when plan decided.
 func (m *Manager) plan(ctx context.Context, s scope) (plan Plan, decided bool, err error) {
 	now := m.cfg.Clock.Now()
 	if !m.cfg.SourcesReady() {

@@ -31,7 +31,7 @@ func TestCollect_RemovesContainersThenTheirSandbox(t *testing.T) {
 	m := b.manager()
 	plan, err := m.Plan(t.Context())
 	require.NoError(t, err)
-	require.Len(t, b.left(), 7, "a plan changes nothing")
+	require.Len(t, b.left(), 7, "a plan must not change anything")
 	res, err := m.Collect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, plan.String(), res.Plan.String())
@@ -44,10 +44,10 @@ func TestCollect_RemovesContainersThenTheirSandbox(t *testing.T) {
 
 	res, err = m.Collect(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, res.Removed, "once is enough")
+	require.Empty(t, res.Removed, "the second pass must have nothing to remove")
 }
 
-// sorted puts the calls for the pod named gone, whose order matters, before those for others.
+// sorted moves the calls for the pod "gone", whose order matters, to the front.
 func sorted(calls []string) (out []string) {
 	for _, other := range []bool{false, true} {
 		for _, c := range calls {
@@ -76,7 +76,7 @@ func TestCollect_DoesNothingBeforeAllSourcesAreReady(t *testing.T) {
 	plan, err := m.Plan(t.Context())
 	require.NoError(t, err)
 	require.True(t, plan.NotReady)
-	require.Len(t, b.Calls(), before, "the runtime is not called")
+	require.Len(t, b.Calls(), before, "the runtime must not be called")
 	require.Len(t, files(t, root), 1)
 
 	b.ready = true
@@ -92,7 +92,7 @@ func TestDeleteAllUnusedContainers_RemovesTerminatedPods(t *testing.T) {
 	require.NoError(t, b.KillSandbox(b.boxes["job"]))
 	b.set("job", "ended")
 	b.dead("web", "app", 0)
-	var gc interface { // as package eviction declares it
+	var gc interface { // the interface that package eviction declares
 		DeleteAllUnusedContainers(ctx context.Context) error
 	} = b.manager()
 	require.NoError(t, gc.DeleteAllUnusedContainers(t.Context()))
@@ -108,15 +108,15 @@ func TestCollect_StopsContainersInUnknownStateFirst(t *testing.T) {
 	m := b.manager()
 	_, err := m.Collect(t.Context())
 	require.ErrorContains(t, err, "stop before removal: shim is stuck")
-	require.Empty(t, b.calls("RemoveContainer"), "it may run")
+	require.Empty(t, b.calls("RemoveContainer"), "a container that may be running must not be removed")
 	b.clock.Step(hour)
 	_, err = m.Collect(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []string{"web#0"}, b.left(), "the sandbox is ready")
+	require.Equal(t, []string{"web#0"}, b.left(), "a ready sandbox must be kept")
 }
 
-// TestCollect_CreatedContainerDoesNotCountAsDead: no limit removes a container that may be
-// started soon.
+// TestCollect_CreatedContainerDoesNotCountAsDead checks that no limit removes a created
+// container, which may be started soon.
 func TestCollect_CreatedContainerDoesNotCountAsDead(t *testing.T) {
 	b := newBed(t, func(c *containergc.Config) {
 		c.Policy.MaxPerPodContainer, c.Policy.MaxContainers = new(0), new(0)
@@ -131,7 +131,8 @@ func TestCollect_CreatedContainerDoesNotCountAsDead(t *testing.T) {
 	require.Equal(t, []string{"evicted#0", "evicted/app#0", "web#0", "web/app#0"}, b.left())
 }
 
-// TestCollect_EqualTimesKeepTheNewestAttempt in whatever order the runtime lists.
+// TestCollect_EqualTimesKeepTheNewestAttempt checks containers with equal creation times, in any
+// order of the runtime's list.
 func TestCollect_EqualTimesKeepTheNewestAttempt(t *testing.T) {
 	in := containergc.Input{Now: now(), Pods: pods{}}
 	for n := range uint32(8) {
@@ -151,7 +152,8 @@ func TestCollect_EqualTimesKeepTheNewestAttempt(t *testing.T) {
 	}
 }
 
-// TestMinAge_CountsFromTheExit: a container created 48 hours ago that has just exited.
+// TestMinAge_CountsFromTheExit checks a container that was created 48 hours ago and has just
+// exited.
 func TestMinAge_CountsFromTheExit(t *testing.T) {
 	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = hour })
 	id := b.start("web", "app", 0)
@@ -165,7 +167,7 @@ func TestMinAge_CountsFromTheExit(t *testing.T) {
 		require.Contains(t, b.left(), "web/app#0")
 		b.clock.Step(11 * time.Minute)
 	}
-	require.Len(t, b.calls("ContainerStatus"), 1, "its exit time is requested once")
+	require.Len(t, b.calls("ContainerStatus"), 1, "the exit time must be requested once")
 	b.clock.Step(10 * time.Minute)
 	_, err := m.Collect(t.Context())
 	require.NoError(t, err)
@@ -188,7 +190,7 @@ func TestMinAge_UnknownExitTimeIsRequestedAgain(t *testing.T) {
 	require.NotContains(t, b.left(), "web/app#0")
 }
 
-// TestCollect_FailedRemovalDoesNotStopOthers, and is retried with back-off.
+// TestCollect_FailedRemovalDoesNotStopOthers also checks the back-off of the failed removal.
 func TestCollect_FailedRemovalDoesNotStopOthers(t *testing.T) {
 	root := logs(t, "ns_bad_bad/app/0.log", "ns_good_good/app/0.log")
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
@@ -202,15 +204,15 @@ func TestCollect_FailedRemovalDoesNotStopOthers(t *testing.T) {
 	_, err := m.Collect(t.Context())
 	require.ErrorContains(t, err, "remove container ns/bad/app#0")
 	require.ErrorContains(t, err, "device is busy")
-	require.Equal(t, []string{"bad#0", "bad/app#0"}, b.left(), "its sandbox is kept, too")
-	require.Equal(t, []string{"ns_bad_bad/app/0.log"}, files(t, root), "and its logs")
+	require.Equal(t, []string{"bad#0", "bad/app#0"}, b.left(), "the sandbox of the failed container must be kept, too")
+	require.Equal(t, []string{"ns_bad_bad/app/0.log"}, files(t, root), "the logs of the failed container must be kept")
 
 	tries := len(b.calls("RemoveContainer"))
 	for range 60 {
 		b.clock.Step(time.Minute)
 		_, _ = m.Collect(t.Context())
 	}
-	require.Equal(t, 7, len(b.calls("RemoveContainer"))-tries, "after 1, 3, 7, 15, 30, 45 and 60 minutes")
+	require.Equal(t, 7, len(b.calls("RemoveContainer"))-tries, "attempts after 1, 3, 7, 15, 30, 45 and 60 minutes")
 	b.ClearFaults("")
 	b.clock.Step(hour)
 	_, err = m.Collect(t.Context())
@@ -220,7 +222,7 @@ func TestCollect_FailedRemovalDoesNotStopOthers(t *testing.T) {
 }
 
 func TestCollect_HungRemovalTimesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that only the call that hangs takes time
+	synctest.Test(t, func(t *testing.T) { // in the bubble, only the hanging call takes time
 		b := newBed(t, func(c *containergc.Config) { c.CallTimeout = time.Second })
 		b.dead("bad", "app", 0)
 		b.dead("good", "app", 0)
@@ -233,7 +235,7 @@ func TestCollect_HungRemovalTimesOut(t *testing.T) {
 	})
 }
 
-// A removal that was cancelled with its pass does not count as a failure of the container.
+// A removal that is cancelled with its pass does not count as a failure of the container.
 func TestCollect_CancelledRemovalDoesNotBackOff(t *testing.T) {
 	b := newBed(t)
 	b.dead("web", "app", 0)
@@ -248,10 +250,10 @@ func TestCollect_CancelledRemovalDoesNotBackOff(t *testing.T) {
 	b.ClearFaults("")
 	_, err = m.Collect(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []string{"web#0"}, b.left(), "the next pass tries it at once")
+	require.Equal(t, []string{"web#0"}, b.left(), "the next pass must retry without back-off")
 }
 
-// lateCancel cancels the context when a removal has started.
+// lateCancel is a runtime that cancels the context when a removal has started.
 type lateCancel struct {
 	*fakecri.Node
 	cancel context.CancelFunc
@@ -312,7 +314,7 @@ func TestSnapshot_ReplacesTheLists(t *testing.T) {
 		Containers: []containergc.Container{containergc.ContainerFromStatus(status.GetStatus(), b.boxes["web"])},
 		Sandboxes:  []containergc.Sandbox{containergc.SandboxFromStatus(box.GetStatus())},
 	}
-	given.Containers[0].PodUID = "" // as of its sandbox
+	given.Containers[0].PodUID = "" // the container belongs to the pod of its sandbox
 	var fails error
 	b.cfg.Snapshot = func(context.Context) (containergc.Snapshot, error) { return given, fails }
 	b.cfg.Policy.MinAge = 1
@@ -322,8 +324,8 @@ func TestSnapshot_ReplacesTheLists(t *testing.T) {
 	res, err := m.Collect(t.Context())
 	require.NoError(t, err)
 	require.Len(t, res.Removed, 1)
-	require.Len(t, b.Calls(), before+1, "the removal")
-	require.Empty(t, given.Containers[0].PodUID, "it is not changed")
+	require.Len(t, b.Calls(), before+1, "only the removal must be called")
+	require.Empty(t, given.Containers[0].PodUID, "the snapshot must not be modified")
 	fails = errors.New("no idea")
 	_, err = m.Collect(t.Context())
 	require.ErrorIs(t, err, fails)
@@ -354,13 +356,13 @@ func TestEvents_ConsecutiveFailures(t *testing.T) {
 	}
 	require.Equal(t, recorder{
 		"Warning ContainerGCFailed list sandboxes: busy", "Warning ContainerGCFailed list sandboxes: busy",
-	}, events, "the first, and one ten minutes later")
+	}, events, "the first failure and the one ten minutes later must be recorded")
 	require.NoError(t, b.Fail("ListPodSandbox", fakecri.Fault{Err: errors.New("busy")}))
 	_, _ = m.Collect(t.Context())
-	require.Len(t, events, 3, "a new row")
+	require.Len(t, events, 3, "after a success, the first failure must be recorded again")
 }
 
-// slowRemover takes a second for each container.
+// slowRemover is a runtime whose removals take a second.
 type slowRemover struct {
 	*fakecri.Node
 	t    *testing.T
@@ -394,12 +396,12 @@ func TestCollect_CancelledPassLeavesTheRestToTheNext(t *testing.T) {
 		defer cancel()
 		res, err := m.Collect(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Len(t, res.Removed, 8, "by four workers")
+		require.Len(t, res.Removed, 8, "four workers remove two containers each in this time")
 		_, err = m.Collect(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		_, err = m.Collect(t.Context())
 		require.NoError(t, err)
-		require.Len(t, b.left(), 21, "the sandboxes")
+		require.Len(t, b.left(), 21, "the sandboxes must be left")
 	})
 }
 
@@ -421,7 +423,7 @@ func TestCollect_TwoPassesDoNotRemoveTheSameObject(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, m.DeleteAllUnusedContainers(t.Context()))
 		require.NoError(t, <-done)
-		require.Len(t, b.left(), 21, "the sandboxes")
+		require.Len(t, b.left(), 21, "the sandboxes must be left")
 	})
 }
 
@@ -435,7 +437,7 @@ func TestRun_CollectsEveryMinuteWithOneListOfEachKind(t *testing.T) {
 		go func() {
 			time.Sleep(time.Second)
 			if err := m.Run(ctx); !errors.Is(err, containergc.ErrRunning) {
-				t.Errorf("second Run: %v", err)
+				t.Errorf("error of the second Run: %v", err)
 			}
 		}()
 		require.NoError(t, m.Run(ctx))

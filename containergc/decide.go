@@ -41,22 +41,22 @@ type Input struct {
 //     until a newer attempt exists or its pod has terminated.
 //  2. A container that exited less than MinAge ago is kept and does not count towards the
 //     limits.
-//  3. All containers of a deleted or evicted pod are removed and, if AllUnused is set, all
-//     containers of a terminated pod.
+//  3. All containers of a deleted or evicted pod are removed. If AllUnused is set, all
+//     containers of a terminated pod are removed too.
 //  4. MaxPerPodContainer: the newest containers of each name in each pod are kept, up to
 //     this number.
 //  5. MaxContainers: if more dead containers remain than this number, each name in each
-//     pod keeps an equal share of it, but at least one container. If there are still too
-//     many containers, those that exited first are removed.
+//     pod keeps an equal share of this number, but at least one container. If too many
+//     containers still remain, the containers that exited first are removed.
 //
 // The newest container is the one with the highest attempt, whatever the clocks showed;
 // creation times matter only for equal attempts.
 //
-// A sandbox is removed if it is not ready, has no container that is kept, and its pod was
-// deleted or evicted, has a newer sandbox, or has terminated and AllUnused is set. Logs
-// are removed with their container or pod, and links with their log. Finally, an object
-// whose removal failed recently is kept until RetryAt. If it is a container, its sandbox
-// and its pod's log folder are kept as well.
+// A sandbox is removed if it is not ready, none of its containers is kept, and one of these
+// conditions holds: its pod was deleted or evicted; its pod has a newer sandbox; its pod has
+// terminated and AllUnused is set. Logs are removed with their container or pod, and links
+// with their log. Finally, an object whose removal failed recently is kept until RetryAt. If
+// the object is a container, its sandbox and its pod's log folder are kept as well.
 func PlanRemovals(in Input) Plan {
 	d := &decider{
 		Input: in, pods: map[types.UID]*pod{},

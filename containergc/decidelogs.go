@@ -45,9 +45,8 @@ func (d *decider) decideFolders() {
 
 // decideLogs decides on the logs of the containers of a pod that still exists. Logs of
 // attempts that are newer than the snapshot are kept. If the snapshot has no container
-// with a name, all logs of this name are kept as long as the pod may start containers,
-// because since the snapshot the pod may have started a container with this name, even
-// twice.
+// with a name, all logs of this name are kept as long as the pod may start containers: the
+// pod may have started one or more containers with this name since the snapshot.
 func (d *decider) decideLogs(f *LogFolder) {
 	p := d.pod(f.UID)
 	attempts := slices.Clone(f.Attempts) // by name, the newest first

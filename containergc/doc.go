@@ -22,8 +22,8 @@
 //
 // You supply a CRI client, as [Runtime] and [Remover], the state of the pod workers, as
 // [PodState], and a function that reports whether every pod source has been read. An agent
-// that already has a recent view of the runtime, such as that of a podcache, can supply it
-// as [Config].Snapshot. On a runtime with other clients, [Config].Owned selects the
+// that already has a recent snapshot of the runtime, for example from a podcache, can supply
+// it as [Config].Snapshot. On a runtime with other clients, [Config].Owned selects the
 // objects of this agent:
 //
 //	Owned: func(o containergc.Object) bool {
@@ -44,10 +44,10 @@
 //     start it. The Manager checks this again right before it removes the container. Right
 //     before it removes the log folder of a pod, it checks again that the pod was deleted,
 //     because a static pod may return with the same UID.
-//  5. Of the containers with the same name in the same pod, those that are kept are
-//     newer than those that are removed, except containers that are younger than
-//     MinAge or could not be removed. Newer means a higher attempt, whatever the
-//     clocks showed.
+//  5. Among the containers with the same name in the same pod, the kept containers are
+//     newer than the removed containers. The only older containers that are kept are those
+//     that exited less than MinAge ago or could not be removed. Newer means a higher
+//     attempt, whatever the clocks showed.
 //  6. The age of a container counts from its exit. If the runtime reports an exit time
 //     that is later than the first pass that listed the container as dead, the time of
 //     this pass counts. Therefore, a container does not stay young for ever if the clock
@@ -58,7 +58,7 @@
 //     retried after 1 min, 2 min, and so on up to 15 min. No removal is lost, because each
 //     pass decides from the objects that exist. No request for a single pod is lost
 //     either. If as many calls time out as there are Workers, the runtime is considered
-//     unresponsive, and the next pass removes the rest.
+//     unresponsive, and the next pass removes the remaining objects.
 //  9. No file outside the log folders is removed, whatever links a pod has created.
 //
 // # Goroutines and locking

@@ -14,19 +14,19 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestCollect runs the scripts in testdata/collect on a node in memory. Each starts
-// with its policy; see there. The commands:
+// TestCollect runs the scripts in testdata/collect on a node in memory. Each script starts
+// with its policy. The commands:
 //
 //	policy [min-age=1h] [per-pod=1] [total=-1]
-//	run|die|create web/app#0 ...   a container that runs, has exited, was only created
-//	end web                        the newest sandbox stops with the containers in it
+//	run|die|create web/app#0 ...   a container that is running, exited, or only created
+//	end web                        the newest sandbox and its containers stop
 //	state web gone|ended|evicted|here
 //	sources ready=false            pod sources are not ready
-//	fail RemoveContainer [ns/web/app]     with an error that is the command's input;
+//	fail RemoveContainer [ns/web/app]     fails with the command's input as the error;
 //	                               without an object, once
 //	heal RemoveContainer
 //	advance 1m
-//	collect, delete-all            a pass; shows the calls, what failed, what is left
+//	collect, delete-all            a pass; shows the calls, the failures and the remaining objects
 func TestCollect(t *testing.T) {
 	datadriven.Walk(t, "testdata/collect", func(t *testing.T, path string) {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestCollect(t *testing.T) {
 type script struct {
 	*bed
 	m    *containergc.Manager
-	seen int // calls that were shown
+	seen int // number of calls already shown
 }
 
 func (s *script) play(t *testing.T, d *datadriven.TestData) string {
@@ -76,7 +76,7 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 		if len(d.CmdArgs) > 1 {
 			fault.Object = d.CmdArgs[1].Key
 		} else {
-			fault.Times = 1 // left lists too
+			fault.Times = 1 // the show command also lists
 		}
 		require.NoError(t, s.Fail(d.CmdArgs[0].Key, fault))
 	case "heal":
@@ -94,7 +94,7 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// show returns what a pass has done.
+// show prints the result of a pass.
 func (s *script) show(err error) string {
 	var b strings.Builder
 	calls := s.Calls()
@@ -105,7 +105,7 @@ func (s *script) show(err error) string {
 	}
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
-			text, _, _ := strings.Cut(line, " (") // ids are random
+			text, _, _ := strings.Cut(line, " (") // IDs are random
 			_, cause, _ := strings.Cut(line, "): ")
 			fmt.Fprintln(&b, "error:", strings.TrimSpace(text+" "+cause))
 		}
@@ -115,8 +115,8 @@ func (s *script) show(err error) string {
 	return b.String()
 }
 
-// TestSnapshot_ConversionsLoseNothing: a container converted from a list entry and one from a
-// status are the same for every rule.
+// TestSnapshot_ConversionsLoseNothing checks that a container converted from a list entry and a
+// container converted from a status are equal for every rule.
 func TestSnapshot_ConversionsLoseNothing(t *testing.T) {
 	b := newBed(t)
 	id := b.dead("web", "app", 3)
@@ -126,7 +126,7 @@ func TestSnapshot_ConversionsLoseNothing(t *testing.T) {
 	require.NoError(t, err)
 	listed, asked := containergc.ContainerFromList(list[0]), containergc.ContainerFromStatus(status.GetStatus(), b.boxes["web"])
 	require.False(t, asked.FinishedAt.IsZero())
-	require.True(t, listed.FinishedAt.IsZero(), "lists have no exit times")
+	require.True(t, listed.FinishedAt.IsZero(), "list entries have no exit times")
 	asked.FinishedAt = listed.FinishedAt
 	require.Equal(t, listed, asked)
 	require.Equal(t, types.UID("web"), listed.PodUID)

@@ -25,7 +25,7 @@ import (
 type slow struct {
 	mu         sync.Mutex
 	containers []*runtimeapi.Container
-	hang       map[string]bool // method, or method and ID
+	hang       map[string]bool // keys: method, or method and ID
 	calls      []string
 }
 
@@ -115,18 +115,18 @@ func TestRun_ContainerThatIgnoresItsSignalDelaysNoOtherPass(t *testing.T) {
 		s.add("requested", exited, nil)
 		m.RequestPod("uid-requested")
 		synctest.Wait()
-		require.True(t, s.called("RemoveContainer requested"), "a request")
+		require.True(t, s.called("RemoveContainer requested"), "a request must not wait for the hanging call")
 
 		s.add("reclaimed", exited, nil)
 		began := time.Now()
 		require.NoError(t, m.DeleteAllUnusedContainers(t.Context()))
-		require.True(t, s.called("RemoveContainer reclaimed"), "the disk space is needed")
+		require.True(t, s.called("RemoveContainer reclaimed"), "a reclaim must not wait for the hanging call")
 		require.LessOrEqual(t, time.Since(began), 10*time.Second)
 
 		s.add("next", exited, nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.True(t, s.called("RemoveContainer next"), "the next pass")
+		require.True(t, s.called("RemoveContainer next"), "the next pass must not wait for the hanging call")
 		require.False(t, s.called("RemoveContainer stuck"))
 		cancel()
 		require.NoError(t, <-done)
@@ -148,6 +148,18 @@ func TestRun_HangingRemovalsDelayPassesOnlyByMinutes(t *testing.T) {
 	})
 }
 
+// If no objects remain for the next pass, the error only names the removals that timed out.
+func TestCollect_HangingRemovalOfTheLastObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{hang: map[string]bool{"RemoveContainer": true}}
+		s.add("last", exited, nil)
+		m := s.manager(t, func(c *containergc.Config) { c.Workers = 1 })
+		_, err := m.Collect(t.Context())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotContains(t, err.Error(), "does not respond")
+	})
+}
+
 func TestRun_HangingStatusesDelayPassesOnlyBySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{hang: map[string]bool{"ContainerStatus": true}}
@@ -162,9 +174,9 @@ func TestRun_HangingStatusesDelayPassesOnlyBySeconds(t *testing.T) {
 
 		s.hang = map[string]bool{"ContainerStatus 0": true}
 		res, err := m.Collect(t.Context())
-		require.NoError(t, err, "0 is requested again in a minute")
+		require.NoError(t, err, "the pass must succeed, because the status of 0 is requested again a minute later")
 		require.Len(t, res.Removed, 2999)
-		require.False(t, s.called("RemoveContainer 0"), "it counts as ended now")
+		require.False(t, s.called("RemoveContainer 0"), "a container without a known exit time must count from now")
 	})
 }
 
@@ -180,7 +192,7 @@ func TestCollect_StopsAContainerInUnknownStateAsTheKubeletDoes(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		annotations map[string]string
-		hook        time.Duration // how long the preStop hook takes
+		hook        time.Duration // duration of the preStop hook
 		hookErr     error
 		calls       []string
 		events      recorder

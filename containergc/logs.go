@@ -68,7 +68,7 @@ func parseLogFile(name string) (attempt uint32, ok bool) {
 }
 
 // parseLink parses the name of a link, see [crilabels.LogLink]. Container names may have
-// dashes, IDs have none. Any name that ends in .log is accepted; the fields of missing
+// dashes, IDs have no dashes. Any name that ends in .log is accepted; the fields of missing
 // parts are empty.
 func parseLink(name string) (l LogLink, ok bool) {
 	base, isLog := strings.CutSuffix(name, ".log")
@@ -84,8 +84,8 @@ func parseLink(name string) (l LogLink, ok bool) {
 	return l, true
 }
 
-// readFolders returns the pods' log folders below rootPath, or none if rootPath does not
-// exist. Entries with other names are ignored. Links out of the root are not followed.
+// readFolders returns the pods' log folders below rootPath. It returns no folders if rootPath
+// does not exist. Entries with other names are ignored. Links out of the root are not followed.
 func readFolders(rootPath string) (folders []LogFolder, err error) {
 	root, err := safeopen.Root(rootPath)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -145,8 +145,8 @@ func (f *LogFolder) read(root *os.Root) error {
 	return nil
 }
 
-// readDir returns the entries of a folder below a root, or none if the folder does not
-// exist.
+// readDir returns the entries of a folder below a root. It returns no entries if the folder
+// does not exist.
 func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
 	entries, err := safeopen.ReadDir(root, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

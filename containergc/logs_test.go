@@ -12,7 +12,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestLogs_PodThatReturnsKeepsItsLogs: a static pod returns with the same UID.
+// TestLogs_PodThatReturnsKeepsItsLogs checks a static pod that is defined again with the same
+// UID.
 func TestLogs_PodThatReturnsKeepsItsLogs(t *testing.T) {
 	root := logs(t, "ns_web_web/app/0.log")
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
@@ -21,12 +22,12 @@ func TestLogs_PodThatReturnsKeepsItsLogs(t *testing.T) {
 	b.set("web", "gone")
 	b.cfg.Observer.Planned = func(p containergc.Plan) {
 		require.Len(t, p.Removals(), 3)
-		b.set("web", "here") // meanwhile
+		b.set("web", "here") // the pod is defined again during the pass
 	}
 	_, err := b.manager().Collect(t.Context())
 	require.NoError(t, err)
 	require.Len(t, files(t, root), 1)
-	require.Equal(t, []string{"web#0", "web/app#0"}, b.left(), "it may be started soon")
+	require.Equal(t, []string{"web#0", "web/app#0"}, b.left(), "a created container, which may be started soon, must be kept")
 }
 
 func TestLogs_AreRemovedWithTheirContainer(t *testing.T) {
@@ -73,7 +74,7 @@ func TestLogs_FailedRemovalOfAContainerKeepsItsLogs(t *testing.T) {
 	require.Equal(t, []string{"ns_web_web/app/2.log"}, files(t, root))
 }
 
-// TestLogs_LinksAreNeverFollowed: a pod that can write to the logs creates links there.
+// TestLogs_LinksAreNeverFollowed checks links that a pod has created in its log directory.
 func TestLogs_LinksAreNeverFollowed(t *testing.T) {
 	precious := logs(t, "data", "0.log")
 	root := logs(t, "ns_web_web/app/0.log")
@@ -114,7 +115,7 @@ func TestLogs_DeadLinksAreRemoved(t *testing.T) {
 	}
 	_, err = b.manager().Collect(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, files(t, links), "web_ns_app-back.log", "it leads somewhere again")
+	require.Contains(t, files(t, links), "web_ns_app-back.log", "a link whose target exists again must be kept")
 }
 
 func TestLogs_FoldersThatCannotBeRead(t *testing.T) {
@@ -125,7 +126,7 @@ func TestLogs_FoldersThatCannotBeRead(t *testing.T) {
 	_, err := b.manager().Collect(t.Context())
 	require.ErrorContains(t, err, "read pod logs")
 	require.ErrorContains(t, err, "read container logs")
-	require.Equal(t, []string{"web#0"}, b.left(), "containers go all the same")
+	require.Equal(t, []string{"web#0"}, b.left(), "containers must be removed nevertheless")
 	b.cfg.PodLogs, b.cfg.ContainerLogs = "/nonexistent/pods", "/nonexistent/containers"
 	_, err = b.manager().Collect(t.Context())
 	require.NoError(t, err)
@@ -142,12 +143,12 @@ func TestLogs_OfTerminatedPodsAreRemovedUnderDiskPressure(t *testing.T) {
 	m := b.manager()
 	_, err := m.Collect(t.Context())
 	require.NoError(t, err)
-	require.Len(t, files(t, root), 2, "the newest container is kept")
+	require.Len(t, files(t, root), 2, "the logs of the newest container must be kept")
 	require.Len(t, files(t, links), 1)
 	require.NoError(t, m.DeleteAllUnusedContainers(t.Context()))
 	require.Empty(t, b.left())
 	require.Empty(t, files(t, root))
-	require.Empty(t, files(t, links), "in the same pass")
+	require.Empty(t, files(t, links), "dead links must be removed in the same pass")
 }
 
 // The name of a link is truncated to 255 characters.
@@ -159,7 +160,7 @@ func TestLogs_TruncatedLinkOfARunningContainerStaysDuringRotation(t *testing.T) 
 		require.NoError(t, os.Symlink(filepath.Join(root, "ns_web_web/app/0.log"), filepath.Join(links, name)))
 	}
 	link("web_ns_app-" + id[:6] + ".log")
-	link("web_ns_app-" + id[:5] + ".log") // too short to be found
+	link("web_ns_app-" + id[:5] + ".log") // too short to identify the container
 	link("odd.log")
 	link("odd-.log")
 	link("odd-note.txt")
@@ -168,8 +169,8 @@ func TestLogs_TruncatedLinkOfARunningContainerStaysDuringRotation(t *testing.T) 
 	require.Equal(t, []string{"odd-note.txt", "web_ns_app-" + id[:6] + ".log"}, files(t, links))
 }
 
-// A pod that can write to its log folder could otherwise make the pass read any file, for
-// example a file system of its own that never responds, through /proc/PID/root.
+// If such a link were followed, a pod that can write to its log directory could make the pass
+// read any file through /proc/PID/root, for example in a file system that never responds.
 func TestCollect_LinkOfAPodInThePathOfALogIsNotFollowedOut(t *testing.T) {
 	root, links, outside := t.TempDir(), t.TempDir(), t.TempDir()
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
@@ -179,7 +180,7 @@ func TestCollect_LinkOfAPodInThePathOfALogIsNotFollowedOut(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join(root, "ns_web_web/app/0.log"), filepath.Join(links, "web_ns_app-"+id+".log")))
 	_, err := b.manager().Collect(t.Context())
 	require.NoError(t, err)
-	require.Len(t, files(t, links), 1, "files outside have no effect")
+	require.Len(t, files(t, links), 1, "files outside must have no effect")
 }
 
 func TestLogs_DeadLinkOfAContainerThatCannotBeStoppedStays(t *testing.T) {
@@ -193,7 +194,7 @@ func TestLogs_DeadLinkOfAContainerThatCannotBeStoppedStays(t *testing.T) {
 	m := b.manager()
 	_, err := m.Collect(t.Context())
 	require.Error(t, err)
-	require.Len(t, files(t, links), 1, "it may write again")
+	require.Len(t, files(t, links), 1, "the link of a container that may write again must be kept")
 	b.clock.Step(hour)
 	_, err = m.Collect(t.Context())
 	require.NoError(t, err)

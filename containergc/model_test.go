@@ -71,7 +71,7 @@ func foreign(r *rand.Rand) map[string]string {
 	return nil
 }
 
-// without returns what is left on a node after a plan was executed.
+// without returns the remaining node after the execution of a plan.
 func without(in containergc.Input, gone []containergc.Object) containergc.Input {
 	removed := func(id string) bool {
 		return slices.ContainsFunc(gone, func(o containergc.Object) bool { return o.ID == id })
@@ -129,7 +129,7 @@ func checkPlan(t *testing.T, in containergc.Input, plan containergc.Plan) bool {
 			total++
 			claim(!all.ShouldPodContentBeRemoved(c.PodUID), "%s of a gone pod stays", c.ID)
 		}
-		for _, other := range in.Snapshot.Containers { // kept containers are newer than removed ones
+		for _, other := range in.Snapshot.Containers { // kept containers are newer than removed containers
 			if why == containergc.WithinLimits && gone[other.ID] && other.PodUID == c.PodUID && other.Name == c.Name {
 				claim(other.Attempt < c.Attempt, "%s stays and %s goes", c.ID, other.ID)
 			}
@@ -157,13 +157,14 @@ func checkPlan(t *testing.T, in containergc.Input, plan containergc.Plan) bool {
 	}
 	claim(containergc.PlanRemovals(in).String() == plan.String(), "the same again")
 	again := containergc.PlanRemovals(without(in, plan.Removals())).Removals()
-	// A container whose removal failed still counts, and may push another out under MaxContainers.
+	// A container whose removal failed still counts for MaxContainers, so another container may
+	// be removed.
 	retried := slices.ContainsFunc(plan.Decisions, func(d containergc.Decision) bool { return d.Reason == containergc.BackingOff })
 	claim(len(again) == 0 || retried && in.Policy.MaxContainers != nil, "nothing is left to remove: %v", again)
 	return good
 }
 
-// newer reports whether there is a later attempt.
+// newer reports whether the container has a later attempt.
 func newer(in containergc.Input, c containergc.Container) bool {
 	return slices.ContainsFunc(in.Snapshot.Containers, func(o containergc.Container) bool {
 		return o.PodUID == c.PodUID && o.Name == c.Name && o.Attempt > c.Attempt

@@ -101,8 +101,8 @@ type Decision struct {
 	Remove bool `json:"remove"`
 	// Reason is why the object is removed or kept.
 	Reason Reason `json:"reason"`
-	// Until is the time at which a reason to keep the object ends without any change. It is
-	// zero if that time is not known.
+	// Until is the time at which the reason to keep the object ends if nothing else changes.
+	// Until is zero if that time is unknown.
 	Until time.Time `json:"until,omitzero"`
 
 	container *Container // from the snapshot: the object itself, or the container of a link if it is known

@@ -19,7 +19,7 @@ import (
 // now is the current time in all tests of decisions.
 func now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// pods are the pods that don't run: gone, ended (but not deleted), or evicted and still
+// pods is the pods that are not running: gone, ended (but not deleted), or evicted and still
 // terminating.
 type pods map[types.UID]string
 
@@ -34,11 +34,11 @@ func (p pods) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
 // TestPlan reads cases from testdata/plan. A case is
 //
 //	plan [min-age=1h] [per-pod=1] [total=-1] [all-unused] [json]
-//	pod web gone|ended|evicted              other pods exist and run
+//	pod web gone|ended|evicted              all other pods exist and are running
 //	box web#1 [ready] [made=1h]             a sandbox; its pod's UID is the name
 //	web/app#2 exited [made=2h] [ended=1h] [in=web#1] [foreign] [retry=1m]
-//	folder web                              a pod's log folder, below it
-//	logs app#0                              one container's logs
+//	folder web                              a pod's log directory, with the following entries
+//	logs app#0                              the logs of one container
 //	link web/app#2                          a dead link of a container, or of "x"
 func TestPlan(t *testing.T) {
 	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {

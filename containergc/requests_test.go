@@ -50,11 +50,12 @@ func TestRequestPod_IsServedAtOnceAndNeverDropped(t *testing.T) {
 		for i := range pods {
 			require.False(t, slices.Contains(b.left(), fmt.Sprintf("pod%d/app#0", i)), "pod%d", i)
 		}
-		require.True(t, slices.Contains(b.left(), "other/app#0"), "it was not requested")
+		require.True(t, slices.Contains(b.left(), "other/app#0"), "a container of a pod that was not requested must be kept")
 	})
 }
 
-// A status is requested once in a container's life, also for requests for single pods.
+// The status of a container is requested once in its life, also if requests for single pods
+// trigger passes.
 func TestRequestPod_KeepsExitTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *containergc.Config) { c.Clock, c.Policy.MinAge = clock.RealClock{}, hour })
@@ -74,8 +75,7 @@ func TestRequestPod_KeepsExitTimes(t *testing.T) {
 	})
 }
 
-// restless is a bed on the bubble's clock whose manager runs full passes only every ten
-// hours.
+// restless is a bed in a bubble whose manager runs full passes only every ten hours.
 type restless struct {
 	*bed
 	*containergc.Manager
@@ -89,7 +89,7 @@ func (r *restless) die() {
 	r.dead("web", "app", 1)
 }
 
-// run runs the manager while do happens, and for a minute after.
+// run runs the manager during do and for one minute afterwards.
 func (r *restless) run(do func(ctx context.Context)) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
@@ -101,7 +101,7 @@ func (r *restless) run(do func(ctx context.Context)) {
 	require.NotContains(r.t, r.left(), "web/app#0")
 }
 
-// A request that cannot be served now is served soon after it can be, however long Period is.
+// A request that a pass cannot serve is retried soon, whatever the Period is.
 func TestRequestPod_IsRetriedUntilServed(t *testing.T) {
 	for name, situation := range map[string]func(r *restless){
 		"the first pass fails": func(r *restless) {
@@ -148,8 +148,8 @@ func TestRequestPod_IsRetriedUntilServed(t *testing.T) {
 	}
 }
 
-// At the first pass of an agent that has just started, its sources are not read. What the
-// previous agent left is removed soon after they are, not a Period later.
+// At the first pass of a new agent, its sources are not ready. The remaining objects of the
+// previous agent must be removed soon after the sources are ready, not one Period later.
 func TestRun_RetriesSoonWhileSourcesAreNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ready atomic.Bool
@@ -173,8 +173,8 @@ func TestRun_RetriesSoonWhileSourcesAreNotReady(t *testing.T) {
 	})
 }
 
-// A request for one pod does not affect others: their failed removals keep their back-off,
-// and a full pass deletes the back-off of objects that don't exist any more.
+// A request for one pod does not affect other pods: their failed removals keep their
+// back-off. A full pass deletes the back-off of objects that no longer exist.
 func TestRequestPod_KeepsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
@@ -197,14 +197,14 @@ func TestRequestPod_KeepsBackOff(t *testing.T) {
 		require.NotContains(t, b.left(), "web/app#0")
 		m.RequestPod("bad")
 		synctest.Wait()
-		require.Len(t, b.calls("RemoveContainer"), 2, "of the other pod")
+		require.Len(t, b.calls("RemoveContainer"), 2, "the removal for the other pod must not be retried")
 		require.Equal(t, 1, m.Failures())
 
 		b.ClearFaults("")
 		require.NoError(t, b.RemoveContainer(t.Context(), bad)) // by another client
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		require.Zero(t, m.Failures(), "removed objects are not recorded")
+		require.Zero(t, m.Failures(), "the back-off of removed objects must be deleted")
 		require.NoError(t, <-done)
 	})
 }

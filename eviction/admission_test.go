@@ -22,7 +22,7 @@ func TestAdmission(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
 		pod                *corev1.Pod
-		memory, disk, both bool // whether the pod is admitted
+		memory, disk, both bool // whether the pod is admitted under this pressure
 	}{
 		{"best effort", newPod("p", best), false, false, false},
 		{"burstable", newPod("p"), true, false, false},
@@ -46,7 +46,7 @@ func TestAdmission(t *testing.T) {
 				n.saw(eviction.NodeFSAvailable, int64(1-(i+1)/2)*gi, 10*gi)
 				m := newManager(t, n.config(hard(eviction.MemoryAvailable, gi), hard(eviction.NodeFSAvailable, gi)))
 				attrs := lifecycle.PodAdmitAttributes{Pod: tt.pod}
-				require.True(t, m.Admit(t.Context(), attrs).Admit, "nothing is known yet")
+				require.True(t, m.Admit(t.Context(), attrs).Admit, "before the first evaluation, all pods must be admitted")
 				d := n.step(m, 0)
 				got := m.Admit(t.Context(), attrs)
 				require.Equal(t, want, got.Admit, "%v", d.Conditions)

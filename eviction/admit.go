@@ -58,7 +58,7 @@ func toleratesMemoryPressure(t corev1.Toleration) bool {
 	}
 }
 
-// published returns the node conditions that are true. In [DryRun] it returns none.
+// published returns the node conditions that are true. In [DryRun] it returns no conditions.
 func (m *Manager) published() []corev1.NodeConditionType {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// besideAnEviction returns a node under memory pressure with two pods. The first was
-// evicted by an earlier manager and is still terminating; the second was not evicted.
+// besideAnEviction returns a node under memory pressure with two pods. The first was evicted
+// by an earlier manager and is still terminating; the second was not evicted.
 func besideAnEviction(t *testing.T) (n *node, m *eviction.Manager, hog *corev1.Pod) {
 	t.Helper()
 	n = newNode(t)
@@ -26,10 +26,10 @@ func besideAnEviction(t *testing.T) (n *node, m *eviction.Manager, hog *corev1.P
 	m = newManager(t, cfg)
 	n.has(m, 2*gi, 0)
 	d := n.has(m, 2*gi, time.Second)
-	require.Empty(t, d.Victims, "what it frees is enough")
+	require.Empty(t, d.Victims, "the adopted eviction frees enough")
 	require.Len(t, d.Next.InFlight, 1)
 	require.Equal(t, []string{"conditions [MemoryPressure]", "event node Warning EvictionThresholdMet: Attempting to reclaim memory"}, n.take(),
-		"the eviction is not announced again")
+		"the adopted eviction must not be announced again")
 	return n, m, hog
 }
 
@@ -51,13 +51,13 @@ func TestAdopt_HardThresholdEscalates(t *testing.T) {
 	n.end("hog", nil)
 	m.Wait()
 	n.remove("hog")
-	require.Equal(t, []string{"calm"}, victims(n.has(m, 900*mi, time.Second)), "that was not enough")
+	require.Equal(t, []string{"calm"}, victims(n.has(m, 900*mi, time.Second)), "another pod must be evicted, because the adopted eviction freed too little")
 	require.Equal(t, []string{"kill calm 1s"}, n.waitCalls(1))
 	n.end("calm", nil)
 	m.Wait()
 }
 
-// No killer reports to this manager that the pod has terminated.
+// No killer reports the end of an adopted eviction to this manager.
 func TestAdopt_EndsWithItsPod(t *testing.T) {
 	t.Parallel()
 	n, m, _ := besideAnEviction(t)
@@ -72,15 +72,15 @@ func TestAdopt_StopsCountingAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	n, m, _ := besideAnEviction(t)
 	require.Empty(t, n.has(m, 2*gi, 29*time.Second).Victims)
-	require.Equal(t, []string{"calm"}, victims(n.has(m, 2*gi, time.Second)), "it had 20 s, and half as much again")
+	require.Equal(t, []string{"calm"}, victims(n.has(m, 2*gi, time.Second)), "the adopted eviction has exceeded its 20 s by half")
 	require.Contains(t, n.take(), "overdue hog")
 	n.waitCalls(1)
 	n.end("calm", nil)
 	m.Wait()
 }
 
-// TestAdopt_BesideLimits: an evaluation that checks local storage limits has the stats of
-// pods already; it once ignored terminating pods.
+// TestAdopt_BesideLimits is a regression test: an evaluation that checked local storage
+// limits, and therefore already had pod stats, ignored terminating pods.
 func TestAdopt_BesideLimits(t *testing.T) {
 	t.Parallel()
 	n, hog := newNode(t), newPod("hog")
@@ -89,7 +89,7 @@ func TestAdopt_BesideLimits(t *testing.T) {
 	n.add(newPod("calm", emptyDir("data", "1Gi", "")), memoryStats(newPod("calm"), gi))
 	m := newManager(t, n.config(hard(eviction.MemoryAvailable, gi)))
 	d := n.has(m, 0, 0)
-	require.Empty(t, d.Victims, "hog frees enough")
+	require.Empty(t, d.Victims, "the eviction of hog frees enough")
 	require.Equal(t, []types.UID{hog.UID}, d.Escalate)
 	n.waitCalls(1)
 	n.end("hog", nil)
@@ -106,14 +106,14 @@ func TestEvaluate_GrowthOfATerminatingPodCounts_WithLimits(t *testing.T) {
 	m := newManager(t, cfg)
 	require.Equal(t, []string{"hog"}, victims(n.has(m, 900*mi, 0)))
 	n.stats[0] = memoryStats(n.pods[0], 3*gi)
-	require.Empty(t, n.has(m, 0, 5*time.Second).Victims, "hog frees more by now")
+	require.Empty(t, n.has(m, 0, 5*time.Second).Victims, "the eviction of hog now frees more")
 	n.waitCalls(1)
 	n.end("hog", nil)
 	m.Wait()
 }
 
-// TestAdopt_WaitsNoLongerThanThePolicy: soft thresholds once waited for an adopted pod for
-// 1.5 times its own grace period, even if the policy gives it less.
+// TestAdopt_WaitsNoLongerThanThePolicy is a regression test: soft thresholds waited for an
+// adopted pod for 1.5 times its own grace period, even if the policy's grace period was shorter.
 func TestAdopt_WaitsNoLongerThanThePolicy(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -125,7 +125,7 @@ func TestAdopt_WaitsNoLongerThanThePolicy(t *testing.T) {
 	cfg.Policy.MaxPodGracePeriodSeconds = 20
 	m := newManager(t, cfg)
 	n.has(m, 0, 0)
-	require.True(t, n.has(m, 0, time.Second).Thresholds[0].Pending, "it is unknown what it frees")
+	require.True(t, n.has(m, 0, time.Second).Thresholds[0].Pending, "the threshold must wait, because the freed amount is unknown")
 	require.Empty(t, n.has(m, 0, 30*time.Second-1).Victims)
 	require.Equal(t, []string{"hog"}, victims(n.has(m, 0, 1)))
 	n.waitCalls(1)
@@ -133,7 +133,8 @@ func TestAdopt_WaitsNoLongerThanThePolicy(t *testing.T) {
 	m.Wait()
 }
 
-// TestAdopt_CleanedUpPodFreesNothing: the disk space of a cleaned up pod must not count again.
+// TestAdopt_CleanedUpPodFreesNothing checks that the disk space of a pod that is cleaned up does
+// not count as being freed again.
 func TestAdopt_CleanedUpPodFreesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// twoCalls is a Killer for one pod: slow ends the call with the pod's grace period, and
-// hard ends the call with the short grace period.
+// twoCalls is a Killer for one pod. Values on slow end the call with the pod's grace period,
+// and values on hard end the call with the short grace period.
 type twoCalls struct{ slow, hard chan error }
 
 func (c twoCalls) Kill(_ context.Context, _ *corev1.Pod, e eviction.Eviction) error {
@@ -27,8 +27,8 @@ func (c twoCalls) Kill(_ context.Context, _ *corev1.Pod, e eviction.Eviction) er
 	return <-c.slow
 }
 
-// An escalated pod has two calls. While the second is running, the pod is not reported,
-// whatever the result of the first.
+// An escalated pod has two calls of the Killer. While the second call is running, the pod is not
+// reported as evicted, whatever the first call has returned.
 func TestEscalation_FirstKillMayFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -44,14 +44,14 @@ func TestEscalation_FirstKillMayFail(t *testing.T) {
 		require.Len(t, n.step(m, time.Second).Escalate, 1)
 		calls.slow <- errors.New("no more time")
 		synctest.Wait()
-		require.NotContains(t, strings.Join(n.take(), "\n"), "evicted slow", "the second call is still running")
+		require.NotContains(t, strings.Join(n.take(), "\n"), "evicted slow", "the pod must not be reported while the second call is running")
 		calls.hard <- nil
 		m.Wait()
 		require.Contains(t, strings.Join(n.take(), "\n"), "evicted slow for memory.available: <nil>")
 	})
 }
 
-// Calls start and end all the time while other goroutines wait for them.
+// Calls start and end while other goroutines wait for them.
 func TestWait_DuringEvaluate(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

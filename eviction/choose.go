@@ -78,8 +78,8 @@ func (e *evaluation) due() (due []*Report) {
 	return due
 }
 
-// escalate chooses the pods that are terminating for a soft threshold and whose grace
-// period is shortened: as many as are needed for r, if r is hard.
+// escalate chooses the evictions for a soft threshold whose grace period is shortened, because
+// the hard threshold r is due: as many as are needed for r. If r is soft, escalate does nothing.
 func (e *evaluation) escalate(r *Report) {
 	if !r.Threshold.Hard() {
 		return
@@ -152,9 +152,9 @@ func (e *evaluation) reclaim(r *Report) (wait string) {
 	return ""
 }
 
-// hasResult reports whether an earlier evaluation has used an observation from after the
-// round of reclaims that ended at the given time, so that evictions could follow the
-// round. It also returns true if th was not due in the last evaluation.
+// hasResult reports whether an earlier evaluation has used an observation that was made after
+// the end of the last round of reclaims. That evaluation could evict pods, so a new round may
+// start. hasResult also returns true if th was not due in the last evaluation.
 func (e *evaluation) hasResult(th Threshold, ended time.Time) bool {
 	if !e.wasDue(th) {
 		return true

@@ -14,15 +14,15 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// usesOf returns stats of a pod that uses n of everything that signals count.
+// usesOf returns the stats of a pod that uses n of each resource.
 func usesOf(pod *corev1.Pod, n int64) eviction.PodStats {
 	stats := diskStats(pod, n, n, n)
 	stats.Memory, stats.Processes = used(n), used(n)
 	return stats
 }
 
-// From a soft threshold to a hard one and back: all signals behave in the same way, with
-// each layout in which pods use the signal's disk.
+// The available amount falls below a soft threshold, then below a hard threshold, and rises
+// again. All signals behave in the same way, with each layout in which pods use the signal's disk.
 func TestEvaluate_EverySignalTakesTheSameCourse(t *testing.T) {
 	t.Parallel()
 	memory, disk, pids := corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure
@@ -83,27 +83,27 @@ func TestEvaluate_EverySignalTakesTheSameCourse(t *testing.T) {
 			require.Empty(t, under())
 			require.True(t, admits(corev1.PodQOSBestEffort))
 
-			require.Empty(t, look(time.Minute, 1500).Victims, "the grace period begins")
+			require.Empty(t, look(time.Minute, 1500).Victims, "the grace period has just started")
 			require.Equal(t, []corev1.NodeConditionType{tt.condition}, under())
 			require.False(t, admits(corev1.PodQOSBestEffort))
 			require.Equal(t, tt.condition == memory, admits(corev1.PodQOSBurstable))
 
 			d := look(time.Minute, 1500)
-			require.Equal(t, []string{"large"}, victims(d), "one is enough")
+			require.Equal(t, []string{"large"}, victims(d), "the eviction of one pod frees enough")
 			require.EqualValues(t, 5, d.Victims[0].GracePeriodSeconds)
 			require.Equal(t, tt.signal, d.Signal)
 
 			n.remove("large")
 			require.True(t, new(look(time.Minute, 3000)).IsNoop())
-			require.Equal(t, []corev1.NodeConditionType{tt.condition}, under(), "for the transition period")
+			require.Equal(t, []corev1.NodeConditionType{tt.condition}, under(), "the condition must hold for the transition period")
 
 			d = look(time.Minute, 500)
-			require.Equal(t, []string{"small"}, victims(d), "hard at once")
+			require.Equal(t, []string{"small"}, victims(d), "a hard threshold must evict at once")
 			require.EqualValues(t, 1, d.Victims[0].GracePeriodSeconds)
 
 			n.remove("small")
 			d = look(time.Minute, 500)
-			require.Empty(t, d.Victims, "critical pods are never evicted")
+			require.Empty(t, d.Victims, "critical pods must never be evicted")
 			require.Equal(t, []corev1.NodeConditionType{tt.condition}, under())
 			require.True(t, new(look(5*time.Minute-1, 3000)).IsNoop())
 			require.NotEmpty(t, under())
@@ -132,14 +132,14 @@ func TestMinReclaim_EvictsASecondPod(t *testing.T) {
 	}
 	require.Equal(t, []string{"first"}, look(gi-1))
 	n.remove("first")
-	require.Equal(t, []string{"second"}, look(gi+mi), "it freed less than expected")
+	require.Equal(t, []string{"second"}, look(gi+mi), "a second pod must be evicted, because the first freed less than expected")
 	n.remove("second")
 	require.Empty(t, look(gi+gi/2))
 	require.True(t, m.IsUnderMemoryPressure())
 }
 
-// The minimum reclaim of a threshold applies only to itself: it makes no other threshold
-// due, and a threshold that is not met does not end another one.
+// The minimum reclaim of a threshold applies only to that threshold. It makes no other threshold
+// due, and a threshold stays due even if another threshold is not met.
 func TestMinReclaim_IsPerSignal(t *testing.T) {
 	t.Parallel()
 	memory, pids := hard(eviction.MemoryAvailable, 1000), hard(eviction.PIDAvailable, 100)
@@ -158,7 +158,8 @@ func TestMinReclaim_IsPerSignal(t *testing.T) {
 	require.Equal(t, []eviction.ThresholdState{eviction.Fine, eviction.Fine}, look(1499, 200))
 }
 
-// Images were deleted, and the disk is above its threshold but below its minimum reclaim.
+// After the deletion of images, the disk is above its threshold but below its minimum
+// reclaim.
 func TestReclaim_BelowTheMinimumIsFollowedByEvictions(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -182,8 +183,8 @@ func TestReclaim_BelowTheMinimumIsFollowedByEvictions(t *testing.T) {
 	require.Equal(t, gi/4, d.Thresholds[0].Shortfall)
 }
 
-// The loop, wake-ups and other callers evaluate at the same time. The kubelet's notifier
-// does so without a lock, and evicts twice.
+// The loop, wake-ups and other callers evaluate concurrently. The kubelet's notifier does so
+// without a lock, and evicts twice.
 func TestEvaluate_ConcurrentCallsEvictOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -210,12 +211,12 @@ func TestEvaluate_ConcurrentCallsEvictOnce(t *testing.T) {
 		}
 		all.Wait()
 		synctest.Wait()
-		require.Len(t, n.waitCalls(1), 1, "one pod frees enough")
+		require.Len(t, n.waitCalls(1), 1, "only one pod must be evicted")
 		stop()
 	})
 }
 
-// What counts towards the limit of a whole pod.
+// The parts of a pod that count for its pod-level limit.
 func TestLimits_WhatCountsTowardsThePodsLimit(t *testing.T) {
 	t.Parallel()
 	const disk = corev1.ResourceEphemeralStorage
@@ -260,5 +261,5 @@ func TestLimits_WhatCountsTowardsThePodsLimit(t *testing.T) {
 	pod := newPod("a", init("1Mi", true))
 	stats := diskStats(pod, 0, mi+1, 0)
 	stats.Containers[0].Name = "init"
-	require.Equal(t, eviction.EphemeralPodFSLimit, checked(eviction.Policy{}, "", pod, stats)[0].Signal, "what a sidecar writes counts")
+	require.Equal(t, eviction.EphemeralPodFSLimit, checked(eviction.Policy{}, "", pod, stats)[0].Signal, "the usage of a sidecar must count")
 }

@@ -44,15 +44,15 @@ type Report struct {
 	Quantity int64 `json:"quantity,omitzero"`
 	Target   int64 `json:"target,omitzero"`
 	// Since is the time since which the threshold is met. An unknown signal does not end
-	// this period. For a soft threshold, a break of less than 10 s moves Since forward by
-	// twice the duration of the break. It ends the period only if Since would then be in
-	// the future.
+	// this period. For a soft threshold, a break of less than 10 s, in which the threshold
+	// is not met, moves Since forward by twice the duration of the break. The break ends the
+	// period only if Since would then be in the future.
 	Since time.Time `json:"since,omitzero"`
 	// Due reports whether the grace period is over, and Old whether the observation is no
 	// newer than the observation of the previous evaluation.
 	Due bool `json:"due,omitzero"`
 	Old bool `json:"old,omitzero"`
-	// Shortfall is the amount that is missing to Target, InFlight the amount that
+	// Shortfall is the amount that is missing to reach Target, InFlight the amount that
 	// evictions in progress are expected to free. Pending reports whether an eviction in
 	// progress frees an unknown amount.
 	Shortfall int64 `json:"shortfall,omitzero"`

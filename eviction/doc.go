@@ -18,7 +18,7 @@
 // on memory first, then on processes and then on disks, and for each disk on bytes before
 // inodes. For a disk, dead containers and unused images are deleted before pods are
 // evicted. PlanEviction chooses as many victims as are needed to free the shortfall, which
-// is the amount that is missing to the threshold plus its minimum reclaim. It subtracts
+// is the amount that is missing to reach the threshold plus its minimum reclaim. It subtracts
 // the amounts that evictions in progress are expected to free.
 //
 // [Manager.Evaluate] is one step: it measures, decides, and starts the actions.
@@ -44,7 +44,7 @@
 //
 //  1. Static, mirror and critical pods, and pods that [Policy.Protect] selects, are never
 //     evicted. No pod is evicted for a threshold that is not due.
-//  2. The victims are the first pods in the order that may be evicted. Pods of equal rank
+//  2. Of the pods that may be evicted, the victims are the first in the order. Pods of equal rank
 //     are ordered by age and UID, so that the same input always gives the same victims.
 //  3. For a threshold, no more pods are evicted than are expected to be enough.
 //     [Policy.MaxParallelEvictions] limits how many of them terminate at the same time.

@@ -99,7 +99,8 @@ func TestGracePeriod_LongBreakRestartsIt(t *testing.T) {
 	require.True(t, h.look(60*time.Second, memoryIs(gi/2)).Thresholds[0].Due)
 }
 
-// Unknown does not mean zero; it neither resets the grace period nor causes an action.
+// A missing figure does not mean zero. It neither resets the grace period nor causes an
+// action.
 func TestGracePeriod_ContinuesWhileASignalIsUnknown(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
@@ -119,7 +120,7 @@ func TestEvaluate_PartOfTheSignalsIsEnough(t *testing.T) {
 	require.Equal(t, []string{"hog"}, victims(h.look(0, memoryIs(0))))
 }
 
-// kubernetes#52386: impossible values evict no pod.
+// kubernetes#52386: impossible values must not evict a pod.
 func TestEvaluate_ImplausibleAndStaleObservationsDoNotCount(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
@@ -142,12 +143,12 @@ func TestMinReclaim_KeepsAThresholdDue(t *testing.T) {
 	th := hard(eviction.MemoryAvailable, gi)
 	th.MinReclaim = eviction.Value{Quantity: gi}
 	h := newHistory(t, th)
-	require.Equal(t, eviction.Fine, h.look(0, memoryIs(gi+1)).Thresholds[0].State, "it was not due before")
+	require.Equal(t, eviction.Fine, h.look(0, memoryIs(gi+1)).Thresholds[0].State, "a threshold that was never due must not apply the minimum reclaim")
 	require.Equal(t, 2*gi-1, h.look(time.Second, memoryIs(1)).Thresholds[0].Shortfall)
 	d := h.look(time.Second, memoryIs(gi+1))
 	require.Equal(t, eviction.Reclaiming, d.Thresholds[0].State)
 	require.Equal(t, gi-1, d.Thresholds[0].Shortfall)
-	h.look(time.Second) // unknown in between
+	h.look(time.Second) // the signal is unknown in this evaluation
 	require.Equal(t, eviction.Reclaiming, h.look(time.Second, memoryIs(2*gi-1)).Thresholds[0].State)
 	require.Equal(t, eviction.Fine, h.look(time.Second, memoryIs(2*gi)).Thresholds[0].State)
 	require.Equal(t, eviction.Fine, h.look(time.Second, memoryIs(2*gi-1)).Thresholds[0].State)
@@ -183,12 +184,12 @@ func TestEvaluate_ActsOnAnObservationOnce(t *testing.T) {
 	o.Time = h.now
 	require.NotEmpty(t, h.look(time.Second, o).Victims)
 	d := h.look(time.Second, o)
-	require.Empty(t, d.Victims, "the same sample")
+	require.Empty(t, d.Victims, "the same sample must not evict again")
 	require.Equal(t, "not measured since the last evaluation", d.Thresholds[0].Why)
-	h.look(time.Second) // nor if it was unknown in between
+	h.look(time.Second) // the signal is unknown; after that, the same sample must not evict either
 	require.Empty(t, h.look(time.Second, o).Victims)
 	o.Time = o.Time.Add(-time.Second)
-	require.Empty(t, h.look(time.Second, o).Victims, "an older one")
+	require.Empty(t, h.look(time.Second, o).Victims, "an older sample must not evict")
 	o.Time = h.now
 	require.NotEmpty(t, h.look(time.Second, o).Victims)
 }
@@ -259,7 +260,7 @@ func TestEvaluate_AnotherThresholdDoesNotEvictForADisk(t *testing.T) {
 	require.Len(t, d.Conditions, 2)
 }
 
-// The six cases of where writable layers may be.
+// The thresholds of containerfs depend on the filesystem of the writable layers.
 func TestThresholds_ContainerFSFollowsFromTheLayout(t *testing.T) {
 	t.Parallel()
 	all := []eviction.Threshold{
@@ -277,10 +278,10 @@ func TestThresholds_ContainerFSFollowsFromTheLayout(t *testing.T) {
 		}
 		require.Equal(t, want[0], got[eviction.ContainerFSAvailable].Value.Quantity, layout)
 		require.Equal(t, want[1], got[eviction.ContainerFSInodesFree].Value.Quantity, layout)
-		require.False(t, got[eviction.ContainerFSInodesFree].Hard(), "with the grace period")
+		require.False(t, got[eviction.ContainerFSInodesFree].Hard(), "the derived threshold must have the grace period")
 	}
 	h := newHistory(t, hard(eviction.ImageFSAvailable, 3))
-	require.Len(t, h.look(0).Thresholds, 1, "no other threshold applies to it")
+	require.Len(t, h.look(0).Thresholds, 1, "the layout must add no other threshold")
 }
 
 func TestEvaluate_UsesTheLastLayoutWhileUnknown(t *testing.T) {
@@ -352,26 +353,27 @@ func TestDecision_MarshalsWithoutPodObjects(t *testing.T) {
 	require.Equal(t, gi, got.Victims[0].Usage)
 }
 
-// TestConditions_StayWhileAllSignalsAreUnknown: they once ended after the transition
-// period, and pods were admitted to a node that may still be under pressure.
+// TestConditions_StayWhileAllSignalsAreUnknown is a regression test: the conditions ended
+// after the transition period, and pods were admitted to a node that could still be under
+// pressure.
 func TestConditions_StayWhileAllSignalsAreUnknown(t *testing.T) {
 	t.Parallel()
 	pressure := []corev1.NodeConditionType{corev1.NodeMemoryPressure}
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
 	require.Equal(t, pressure, h.look(0, memoryIs(0)).Conditions)
-	require.Equal(t, pressure, h.look(time.Hour).Conditions, "all signals are unknown")
-	require.Empty(t, h.look(time.Second, memoryIs(gi)).Conditions, "the transition period is over")
+	require.Equal(t, pressure, h.look(time.Hour).Conditions, "the conditions must stay while all signals are unknown")
+	require.Empty(t, h.look(time.Second, memoryIs(gi)).Conditions, "the conditions must end after the transition period")
 
 	old := memoryIs(gi - 1)
 	old.Time = h.now
 	require.Equal(t, pressure, h.look(0, old).Conditions)
 	d := h.look(time.Hour, old)
-	require.Equal(t, pressure, d.Conditions, "an old observation")
+	require.Equal(t, pressure, d.Conditions, "an old observation must not end the condition")
 	require.Empty(t, d.Victims)
 	require.Equal(t, eviction.Stale, d.Thresholds[0].State)
 	old.Available = gi
 	require.Equal(t, pressure, h.look(5*time.Minute-1, old).Conditions)
 	require.Empty(t, h.look(1, old).Conditions)
 	require.Equal(t, pressure, h.look(0, memoryIs(0)).Conditions)
-	require.Empty(t, h.look(5*time.Minute, saw(eviction.PIDAvailable, 9, 9)).Conditions, "other signals are known")
+	require.Empty(t, h.look(5*time.Minute, saw(eviction.PIDAvailable, 9, 9)).Conditions, "the condition must end if other signals are known")
 }

@@ -28,7 +28,7 @@ func (f fixed) Pods(context.Context, []*corev1.Pod) ([]eviction.PodStats, error)
 	return f.pods, nil
 }
 
-// A dry run reports what would be done, and why, and does nothing.
+// A dry run reports the actions and their reasons, and executes no action.
 func Example() {
 	thresholds, err := eviction.ParseThresholds(eviction.ThresholdSettings{
 		EvictionHard: map[string]string{"memory.available": "500Mi"}, EnforceNodeAllocatable: []string{},

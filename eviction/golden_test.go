@@ -21,7 +21,7 @@ import (
 //	thresholds          a config, one setting a line: hard|soft|grace|reclaim signal=amount,
 //	                    and max-grace, layout, parallel
 //	pod NAME            with priority, request, memory, disk, logs, inodes, limit, pids, grace, qos, critical
-//	node                what is measured: signal=available/capacity; "-" is unknown
+//	node                sets measurements: signal=available/capacity; "-" is unknown
 //	evaluate [after=1s] one evaluation; prints the explanation, calls and events
 //	terminated POD [err=x]  its kill returns
 //	gc [err=x]          the reclaim in progress ends
@@ -43,7 +43,7 @@ type script struct {
 	manager *eviction.Manager
 	ctx     context.Context
 	cancel  context.CancelFunc
-	expect  int // expected calls of collaborators
+	expect  int // number of expected calls of collaborators
 }
 
 func (s *script) stop() {
@@ -203,7 +203,7 @@ func (s *script) look(t *testing.T, d *datadriven.TestData) string {
 	return out
 }
 
-// settled waits until the expected calls of collaborators have ended.
+// expected waits until n lines about calls of collaborators are recorded, and returns the lines.
 func (s *script) expected(n int) string {
 	for {
 		s.node.mu.Lock()

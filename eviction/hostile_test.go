@@ -35,7 +35,7 @@ func TestGracePeriod_NoiseDoesNotRestartIt(t *testing.T) {
 			dueAt = at
 		}
 	}
-	require.Equal(t, 66600*time.Millisecond, dueAt, "the kubelet, which evaluates every 10 s, needs one minute")
+	require.Equal(t, 66600*time.Millisecond, dueAt, "the threshold must be due after this time (the kubelet, which evaluates every 10 s, needs one minute)")
 }
 
 func TestGracePeriod_RarelyMetThresholdIsNeverDue(t *testing.T) {
@@ -159,7 +159,7 @@ func TestPolicy_HugeGracePeriodDoesNotOverflow(t *testing.T) {
 	n.step(m, 0)
 	require.Equal(t, []string{"slow"}, victims(n.step(m, time.Second)))
 	d := n.step(m, time.Hour)
-	require.Positive(t, d.Next.InFlight[0].Deadline.Sub(n.clock.Now()), "it still has time")
+	require.Positive(t, d.Next.InFlight[0].Deadline.Sub(n.clock.Now()), "the deadline must be in the future")
 	n.waitCalls(1)
 	n.end("slow", nil)
 	m.Wait()
@@ -177,7 +177,7 @@ func TestManager_FailingRuntimeEvictsAtMostMaxParallelPods(t *testing.T) {
 	cfg.Policy.MaxParallelEvictions = 3
 	m := newManager(t, cfg)
 	kills := 0
-	for range 50 { // evaluations in 5 s
+	for range 50 { // number of evaluations in 5 s
 		all := victims(n.step(m, 100*time.Millisecond))
 		kills += len(all)
 		n.waitCalls(len(all))
@@ -188,7 +188,7 @@ func TestManager_FailingRuntimeEvictsAtMostMaxParallelPods(t *testing.T) {
 	}
 	require.Equal(t, 3, kills)
 	require.Contains(t, n.step(m, time.Millisecond).String(), "the maximum number of pods is already terminating")
-	require.Len(t, n.step(m, 10*time.Second).Victims, 3, "and then the next are tried")
+	require.Len(t, n.step(m, 10*time.Second).Victims, 3, "after the failures, the next pods must be tried")
 	for _, call := range n.waitCalls(3) {
 		n.end(strings.Fields(call)[1], nil)
 	}

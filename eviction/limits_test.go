@@ -100,7 +100,7 @@ func TestLocalStorageLimits(t *testing.T) {
 	}
 }
 
-// A kubelet defect: its process panics.
+// The kubelet panics if a volume has no stats.
 func TestLimits_VolumeWithoutStats(t *testing.T) {
 	t.Parallel()
 	pod := newPod("a", emptyDir("data", "1Gi", ""))
@@ -126,8 +126,8 @@ func TestLimits_InitContainersCount(t *testing.T) {
 		"message":"Pod ephemeral local storage usage exceeds the total limit of containers 1025Mi. ","used":1074790401,"limit":1074790400}`, string(data))
 }
 
-// TestLimits_CountForThresholds: a pod that is evicted for its limit may free enough, so
-// that no other pod is evicted in the same evaluation.
+// TestLimits_CountForThresholds checks that a pod evicted for its limit counts for
+// thresholds: if it frees enough, no other pod is evicted in the same evaluation.
 func TestLimits_CountForThresholds(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -147,16 +147,16 @@ func TestLimits_CountForThresholds(t *testing.T) {
 	m.Wait()
 
 	d = n.has(m, 0, 20*time.Second)
-	require.Len(t, d.Limits, 1, "it is tried again")
-	require.Equal(t, []string{"calm"}, victims(d), "and holds up nothing")
+	require.Len(t, d.Limits, 1, "the failed eviction must be retried")
+	require.Equal(t, []string{"calm"}, victims(d), "the failed eviction must not delay others")
 	n.waitCalls(2)
 	n.end("full", nil)
 	n.end("calm", nil)
 	m.Wait()
 }
 
-// TestLimits_NameTheKubeletsFirst: if several volumes exceed their limits, the message names
-// the first in the spec; of several containers, the first in the stats.
+// TestLimits_NameTheKubeletsFirst checks the message for several exceeded limits: it names
+// the first volume in the spec, or the first container in the stats.
 func TestLimits_NameTheKubeletsFirst(t *testing.T) {
 	t.Parallel()
 	const disk = corev1.ResourceEphemeralStorage
@@ -179,5 +179,5 @@ func TestLimits_OverheadIsNoLimit(t *testing.T) {
 	pod := newPod("a", limited(disk, "0"), emptyDir("data", "", ""))
 	pod.Spec.Overhead = corev1.ResourceList{}
 	set(&pod.Spec.Overhead, disk, "1Mi")
-	require.Empty(t, checked(eviction.Policy{}, "", pod, diskStats(pod, gi, 0, 0)), "zero means no limit")
+	require.Empty(t, checked(eviction.Policy{}, "", pod, diskStats(pod, gi, 0, 0)), "a limit of zero means no limit")
 }

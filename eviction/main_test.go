@@ -28,7 +28,7 @@ const (
 	gi = int64(1) << 30
 )
 
-// epoch is the time when tests start.
+// epoch is the start time of tests.
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // bytesOf parses amounts such as "1Gi".
@@ -167,12 +167,12 @@ type node struct {
 	stats     []eviction.PodStats
 	nodeErr   error
 	podsErr   error
-	podsAsked []*corev1.Pod // of the last call
-	podsAt    time.Time     // when pods were measured; zero: when requested
+	podsAsked []*corev1.Pod // pods passed to the last call
+	podsAt    time.Time     // time of the pod figures; zero means the time of the call
 	calls     []string
-	ends      map[string]chan error // of kills under way, by pod
-	instant   bool                  // kills and reclaims end at once
-	gc        chan error            // ends a reclaim
+	ends      map[string]chan error // channels that end kills in progress, by pod
+	instant   bool                  // kills and reclaims return at once
+	gc        chan error            // channel that ends a reclaim
 	lines     []string
 }
 
@@ -218,7 +218,7 @@ func (n *node) Pods(_ context.Context, pods []*corev1.Pod) ([]eviction.PodStats,
 	return all, n.podsErr
 }
 
-// measuredAt returns stats with all values from the given time.
+// measuredAt returns stats whose values all have this time.
 func measuredAt(s eviction.PodStats, at time.Time) eviction.PodStats {
 	stamp := func(all ...*eviction.Usage) {
 		for _, u := range all {
@@ -264,7 +264,7 @@ func (n *node) note(format string, args ...any) {
 	n.lines = append(n.lines, fmt.Sprintf(format, args...))
 }
 
-// take returns the lines since the last take.
+// take returns the lines since the last call of take.
 func (n *node) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -288,7 +288,7 @@ func (n *node) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) e
 	}
 	select {
 	case err := <-end:
-		end <- err // for a concurrent call
+		end <- err // a concurrent call for the same pod also receives the result
 		return err
 	case <-ctx.Done():
 		return ctx.Err()

@@ -88,7 +88,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		startWatch()
 		if err != nil && ctx.Err() == nil && !d.At.Before(logErrorsFrom) {
 			logErrorsFrom = d.At.Add(errorLogInterval)
-			m.cfg.Logger.ErrorContext(ctx, "some measurements failed, evictions are decided from the rest", "err", err)
+			m.cfg.Logger.ErrorContext(ctx, "some measurements failed, eviction decisions use only the other measurements", "err", err)
 		}
 		return m.interval(&d)
 	})

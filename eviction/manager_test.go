@@ -116,7 +116,7 @@ func messageOf(t *testing.T, th eviction.Threshold, o eviction.Observation, n *n
 	cfg.Observer.Evicting = func(_ *corev1.Pod, e eviction.Eviction) { got = e }
 	m := newManager(t, cfg)
 	n.step(m, 0)
-	n.step(m, 2*time.Minute) // for pods without stats
+	n.step(m, 2*time.Minute) // longer than StatsGrace, for pods without stats
 	m.Wait()
 	require.True(t, got.Disruption)
 	return got.Message, got.Annotations
@@ -197,7 +197,7 @@ func TestMessages_PodLevelRequest(t *testing.T) {
 	require.Equal(t, "3Mi", annotations[eviction.OffendingPodUsageKey])
 }
 
-// Three pods, one for each kind of limit, are evicted in one step, and no others.
+// Three pods, one for each kind of limit, are evicted in one evaluation, and no others.
 func TestLimits_AllPodsAboveTheirLimitsAreEvictedAtOnce(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -219,7 +219,7 @@ func TestLimits_AllPodsAboveTheirLimitsAreEvictedAtOnce(t *testing.T) {
 	n.step(m, 0)
 	require.Equal(t, []string{"kill a 1s", "kill b 1s", "kill c 1s"}, n.waitCalls(3))
 	require.Equal(t, []eviction.Signal{eviction.EmptyDirFSLimit, eviction.EphemeralPodFSLimit, eviction.EphemeralContainerFSLimit}, signals)
-	require.True(t, new(n.step(m, 10*time.Second)).IsNoop(), "each only once")
+	require.True(t, new(n.step(m, 10*time.Second)).IsNoop(), "each pod must be evicted only once")
 	for _, name := range []string{"a", "b", "c"} {
 		n.end(name, nil)
 	}
@@ -229,7 +229,7 @@ func TestLimits_AllPodsAboveTheirLimitsAreEvictedAtOnce(t *testing.T) {
 	require.Empty(t, status.Conditions)
 }
 
-// A kubelet defect: a failed kill counts as an eviction, and delays the next by 30 s.
+// In the kubelet, a failed kill counts as an eviction, and delays the next eviction by 30 s.
 func TestManager_FailedKillEvictsTheNextPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -250,8 +250,8 @@ func TestManager_FailedKillEvictsTheNextPod(t *testing.T) {
 	n.step(m, 9800*time.Millisecond)
 	n.take()
 	n.step(m, 100*time.Millisecond)
-	require.Equal(t, []string{"kill first 1s"}, n.waitCalls(1), "and then the first again")
-	require.NotContains(t, strings.Join(n.take(), "\n"), "event pod first", "it was announced before")
+	require.Equal(t, []string{"kill first 1s"}, n.waitCalls(1), "then the first pod must be retried")
+	require.NotContains(t, strings.Join(n.take(), "\n"), "event pod first", "the eviction must not be announced again")
 	n.end("first", nil)
 	m.Wait()
 }
@@ -326,7 +326,7 @@ func TestManager_ReclaimedDiskSavesPods(t *testing.T) {
 	n.step(m, time.Minute)
 	n.saw(eviction.NodeFSAvailable, 0, 10*gi)
 	n.instant = true
-	require.Len(t, n.step(m, time.Minute).Reclaim, 1, "later it is worth another try")
+	require.Len(t, n.step(m, time.Minute).Reclaim, 1, "the reclaim must be retried later")
 	m.Wait()
 }
 
@@ -378,7 +378,7 @@ func TestMode_ObserveOnlyAndDryRunDoNothing(t *testing.T) {
 		m := newManager(t, cfg)
 		require.Len(t, n.step(m, 0).Reclaim, 1)
 		require.Len(t, n.step(m, time.Second).Reclaim, 1)
-		require.Equal(t, []string{"a"}, victims(n.step(m, time.Second)), "what would be done after reclaiming in vain")
+		require.Equal(t, []string{"a"}, victims(n.step(m, time.Second)), "the decision after a reclaim that freed nothing")
 		m.Wait()
 		require.Empty(t, n.calls)
 		require.NotContains(t, strings.Join(n.take(), "\n"), "event")
@@ -419,15 +419,15 @@ func TestEvaluate_GrowthOfATerminatingPodCounts(t *testing.T) {
 	require.Equal(t, []string{"hog"}, victims(n.step(m, 0)))
 	require.Equal(t, []string{"kill hog 1s"}, n.waitCalls(1))
 
-	// It takes two more GiB in its last second.
-	n.saw(eviction.MemoryAvailable, 0, 10*gi) // more is missing than the pod had
+	// The pod allocates two more GiB in its last second.
+	n.saw(eviction.MemoryAvailable, 0, 10*gi) // more is missing than the pod used
 	n.mu.Lock()
 	n.stats[0] = memoryStats(n.pods[0], 3*gi)
 	n.mu.Unlock()
 	require.Empty(t, n.step(m, time.Second).Victims)
 	n.saw(eviction.MemoryAvailable, 0, 10*gi)
 	n.mu.Lock()
-	n.stats[0] = memoryStats(n.pods[0], 1*mi) // what it frees is not available yet
+	n.stats[0] = memoryStats(n.pods[0], 1*mi) // the freed memory is not available yet
 	n.mu.Unlock()
 	require.Empty(t, n.step(m, time.Second).Victims)
 	n.end("hog", nil)
@@ -449,7 +449,7 @@ func TestEvaluate_RecordsThatNothingCanBeEvicted(t *testing.T) {
 	require.Equal(t, []string{
 		"conditions [MemoryPressure]", "event node Warning EvictionThresholdMet: Attempting to reclaim memory",
 		"event node Warning EvictionThresholdMet: Attempting to reclaim memory",
-	}, n.take(), "each 10 s")
+	}, n.take(), "retried every 10 s")
 	require.Equal(t, 2, strings.Count(log.String(), `msg="no pod can be evicted, the node remains under pressure" threshold="memory.available<1Gi (hard)" available=0`))
 }
 

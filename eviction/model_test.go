@@ -21,9 +21,9 @@ type walk struct {
 	r     *rand.Rand
 	h     *history
 	acted map[types.UID]int
-	met   map[eviction.Threshold]time.Time // since when, by the walk's own count
-	last  map[eviction.Threshold]time.Time // when last
-	due   map[eviction.Threshold]bool      // with their minimum reclaim
+	met   map[eviction.Threshold]time.Time // since when each threshold is met, counted independently
+	last  map[eviction.Threshold]time.Time // when each threshold was last met
+	due   map[eviction.Threshold]bool      // due thresholds, including their minimum reclaim
 	took  time.Duration                    // since the previous evaluation
 }
 
@@ -56,8 +56,8 @@ func TestManager_RandomWalks(t *testing.T) {
 			require.Equal(t, 1, n, "seed %d: %s was evicted more than once", seed, uid)
 		}
 	}
-	require.Greater(t, evicted, 200, "walks that evict")
-	require.Greater(t, quiet, 2000, "and that don't")
+	require.Greater(t, evicted, 200, "number of walks with evictions")
+	require.Greater(t, quiet, 2000, "number of evaluations without an action")
 }
 
 func (w *walk) step() eviction.Decision {
@@ -76,7 +76,7 @@ func (w *walk) step() eviction.Decision {
 	return d
 }
 
-// count records independently which thresholds are met.
+// count determines independently which thresholds are met.
 func (w *walk) count(seen []eviction.Observation) {
 	for _, th := range w.h.policy.Thresholds {
 		i := slices.IndexFunc(seen, func(o eviction.Observation) bool { return o.Signal == th.Signal })
@@ -88,7 +88,7 @@ func (w *walk) count(seen []eviction.Observation) {
 			target += th.MinReclaim.Quantity
 		}
 		if seen[i].Available >= target {
-			since := w.met[th].Add(2 * w.took) // a break takes back
+			since := w.met[th].Add(2 * w.took) // a short interruption extends the grace period
 			if w.due[th] || th.Hard() || w.h.now.Sub(w.last[th]) >= 10*time.Second || !since.Before(w.h.now) {
 				delete(w.met, th)
 			} else if _, ok := w.met[th]; ok {
@@ -111,10 +111,10 @@ func (w *walk) check(before eviction.State, d eviction.Decision) {
 	for _, due := range w.due {
 		anyDue = anyDue || due
 	}
-	require.True(w.t, anyDue || d.IsNoop(), "nothing is done while nothing is due")
+	require.True(w.t, anyDue || d.IsNoop(), "without a due threshold, the decision must be empty")
 	for _, r := range d.Thresholds {
 		if r.State == eviction.Unknown {
-			require.False(w.t, r.Due, "an unknown signal is never due")
+			require.False(w.t, r.Due, "an unknown signal must not be due")
 		} else if th := r.Threshold; th.Signal != eviction.ContainerFSAvailable && th.Signal != eviction.ContainerFSInodesFree {
 			require.Equal(w.t, w.due[th], r.Due, "%s at %v", th, w.h.now)
 		}
@@ -122,10 +122,10 @@ func (w *walk) check(before eviction.State, d eviction.Decision) {
 	require.LessOrEqual(w.t, len(d.Victims), max(w.h.policy.MaxParallelEvictions, 1))
 	last := -1
 	for _, v := range d.Victims {
-		require.False(w.t, podspec.IsCritical(v.Pod), "a critical pod")
+		require.False(w.t, podspec.IsCritical(v.Pod), "a critical pod must not be evicted")
 		require.False(w.t, slices.ContainsFunc(before.InFlight, func(f eviction.InFlight) bool { return f.UID == v.Pod.UID }))
 		for i := last + 1; i < v.Index; i++ {
-			require.NotEmpty(w.t, d.Candidates[i].Kept, "a pod that is skipped has a reason")
+			require.NotEmpty(w.t, d.Candidates[i].Kept, "a skipped pod must have a reason")
 		}
 		last = v.Index
 		require.GreaterOrEqual(w.t, v.GracePeriodSeconds, int64(1))
@@ -162,7 +162,7 @@ func (w *walk) checkOrder(d eviction.Decision) {
 	}
 }
 
-// checkEnough checks that no victim is unnecessary.
+// checkEnough checks that no eviction is unnecessary.
 func (w *walk) checkEnough(d eviction.Decision) {
 	if len(d.Victims) == 0 {
 		return
@@ -175,7 +175,7 @@ func (w *walk) checkEnough(d eviction.Decision) {
 	require.Less(w.t, free, d.Threshold.Shortfall)
 }
 
-// act starts evictions, and ends some of those in progress.
+// act starts evictions, and ends some evictions in progress.
 func (w *walk) act(d eviction.Decision) {
 	flights := slices.Clone(w.h.state.InFlight)
 	flights = slices.DeleteFunc(flights, func(f eviction.InFlight) bool {

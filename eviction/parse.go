@@ -238,7 +238,7 @@ func (p *parser) gracePeriods(soft parsed) {
 		case grace < 0:
 			p.fail("evictionSoftGracePeriod", string(s), "invalid eviction grace period specified: %s, must be a positive value", text)
 		case grace == 0 && !p.Lenient:
-			p.fail("evictionSoftGracePeriod", string(s), "a grace period of 0 makes the threshold a hard one: move it to evictionHard")
+			p.fail("evictionSoftGracePeriod", string(s), "a grace period of 0 makes the threshold hard: move the threshold to evictionHard")
 		}
 		if t, ok := soft[s]; ok {
 			t.GracePeriod = grace

@@ -15,7 +15,7 @@ import (
 
 type settings = map[string]string
 
-// texts returns thresholds in the format of the kubelet's tests.
+// texts prints thresholds in the format of the kubelet's tests.
 func texts(all []eviction.Threshold) (out []string) {
 	for _, t := range all {
 		s := t.String()
@@ -94,17 +94,17 @@ func TestParseThresholds(t *testing.T) {
 			got, err := eviction.ParseThresholds(tt.in)
 			require.NoError(t, err)
 			require.Equal(t, tt.want, texts(got))
-			require.Equal(t, before, tt.in.EvictionHard, "not modified")
+			require.Equal(t, before, tt.in.EvictionHard, "the input must not be modified")
 			tt.in.Lenient = true
 			lenient, err := eviction.ParseThresholds(tt.in)
 			require.NoError(t, err)
-			require.Equal(t, got, lenient, "what is sound means the same to the kubelet")
+			require.Equal(t, got, lenient, "valid input must have the kubelet's meaning")
 			require.NoError(t, eviction.Policy{Thresholds: got}.Validate())
 		})
 	}
 }
 
-// The kubelet refuses these, too, but reports only the first problem.
+// The kubelet also rejects these inputs, but reports only the first problem.
 func TestParseThresholds_RefusesWhatTheKubeletRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -141,7 +141,7 @@ func TestParseThresholds_RefusesWhatTheKubeletRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "must be >= 0%")
 }
 
-// A kubelet defect: it accepts all of these.
+// The kubelet accepts all of these inputs.
 func TestParseThresholds_RefusesOddInput(t *testing.T) {
 	t.Parallel()
 	memory := func(s string) eviction.ThresholdSettings {
@@ -167,7 +167,7 @@ func TestParseThresholds_RefusesOddInput(t *testing.T) {
 		{"0x1p3%", "is not a percentage", "memory.available<8% (hard)", memory("0x1p3%")},
 		{"10%%", "is not a percentage", "memory.available<10% (hard)", memory("10%%")},
 		{"half a byte", "is not a whole number", "memory.available<500m (hard)", memory("500m")},
-		{"soft for 0s", "a grace period of 0 makes the threshold a hard one", "memory.available<2Gi (hard)", gentle("2Gi", "0s")},
+		{"soft for 0s", "a grace period of 0 makes the threshold hard", "memory.available<2Gi (hard)", gentle("2Gi", "0s")},
 		{"soft below hard", "field evictionSoft[memory.available]: 512Mi is not above the hard threshold 1Gi", "memory.available<512Mi (soft, 1m0s)", gentle("512Mi", "1m")},
 		{"soft equal to hard", "1Gi is not above the hard threshold 1Gi", "memory.available<1Gi (soft, 1m0s)", gentle("1Gi", "1m")},
 		{"a grace period without a threshold", "field evictionSoftGracePeriod[pid.available]: this signal has no soft threshold", "", eviction.ThresholdSettings{EvictionSoftGracePeriod: settings{"pid.available": "1m"}}},
@@ -222,7 +222,7 @@ func TestParseFlags(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// The kubelet multiplies a float64 with a float32, and so do we.
+// The kubelet multiplies a float64 with a float32. This package must compute the same amounts.
 func TestValueOfCapacity(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -256,7 +256,7 @@ func FuzzParseThresholds(f *testing.F) {
 		in.Lenient = true
 		lenient, lenientErr := eviction.ParseThresholds(in)
 		if err == nil {
-			require.NoError(t, lenientErr, "what is refused leniently is refused strictly")
+			require.NoError(t, lenientErr, "input that lenient parsing rejects must be rejected by strict parsing")
 			require.Equal(t, lenient, strict)
 			require.NoError(t, eviction.Policy{Thresholds: strict}.Validate())
 		}
@@ -277,8 +277,8 @@ func FuzzParseFlag(f *testing.F) {
 	})
 }
 
-// TestParseThresholds_LenientAmounts: amounts that are not whole 64-bit numbers are parsed
-// and printed as in the kubelet.
+// TestParseThresholds_LenientAmounts checks that amounts that are not 64-bit integers are
+// parsed and printed as in the kubelet.
 func TestParseThresholds_LenientAmounts(t *testing.T) {
 	t.Parallel()
 	parsed := func(s eviction.ThresholdSettings) (eviction.Threshold, error) {

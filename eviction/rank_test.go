@@ -95,7 +95,7 @@ func TestRankOfProcesses(t *testing.T) {
 	require.Equal(t, []string{"many", "few", "high"}, names(got))
 }
 
-// Which parts of a pod count on which disk.
+// Which parts of a pod count for which disk.
 func TestRankOfDisksByLayout(t *testing.T) {
 	t.Parallel()
 	pod := newPod("a", emptyDir("data", "", ""))
@@ -115,8 +115,8 @@ func TestRankOfDisksByLayout(t *testing.T) {
 		} {
 			got := ranked(signal, tt.layout, eviction.Policy{}, []*corev1.Pod{pod}, stats)[0]
 			if want < 0 {
-				require.False(t, got.Usage.Known(), "no part of a pod is there")
-				require.False(t, got.Missing, "and none should be")
+				require.False(t, got.Usage.Known(), "no part of a pod uses this disk")
+				require.False(t, got.Missing, "a figure that cannot exist must not count as missing")
 				continue
 			}
 			require.Equal(t, want, got.Usage.Value, "%s on %s", signal, tt.layout)
@@ -126,8 +126,8 @@ func TestRankOfDisksByLayout(t *testing.T) {
 	require.EqualValues(t, 111, got.Usage.Value)
 }
 
-// kubernetes#35017, kubernetes#128604: data that is not deleted with the pod does not make
-// it a victim.
+// kubernetes#35017, kubernetes#128604: data that is not deleted with the pod must not make
+// the pod a victim.
 func TestRank_VolumesThatAreNotDeletedWithThePod(t *testing.T) {
 	t.Parallel()
 	for name, volume := range map[string]podOption{
@@ -143,7 +143,7 @@ func TestRank_VolumesThatAreNotDeletedWithThePod(t *testing.T) {
 	}
 }
 
-// A kubelet defect: requested bytes are compared with inodes.
+// The kubelet compares requested bytes with inodes.
 func TestRank_InodesAreNotComparedWithBytes(t *testing.T) {
 	t.Parallel()
 	pods := []*corev1.Pod{newPod("ten"), newPod("hog", asks(corev1.ResourceEphemeralStorage, "10Gi"))}
@@ -153,7 +153,7 @@ func TestRank_InodesAreNotComparedWithBytes(t *testing.T) {
 	require.Zero(t, got[0].Request)
 }
 
-// A kubelet defect: a pod without stats is evicted first.
+// The kubelet evicts a pod without stats first.
 func TestRank_PodWithoutStatsIsNotEvictedDuringStatsGrace(t *testing.T) {
 	t.Parallel()
 	pods := []*corev1.Pod{newPod("new", priority(1000)), newPod("hog", priority(-1))}
@@ -167,9 +167,9 @@ func TestRank_PodWithoutStatsIsNotEvictedDuringStatsGrace(t *testing.T) {
 
 	since := eviction.State{StatsMissingSince: map[types.UID]time.Time{pods[0].UID: epoch()}}
 	require.Equal(t, []string{"hog", "new"}, names(rank(since, epoch().Add(2*time.Minute-1), hog)))
-	require.Equal(t, []string{"new", "hog"}, names(rank(since, epoch().Add(2*time.Minute), hog)), "the kubelet's order, once stats are overdue")
+	require.Equal(t, []string{"new", "hog"}, names(rank(since, epoch().Add(2*time.Minute), hog)), "after StatsGrace, the order must be the kubelet's")
 	require.Equal(t, []string{"hog", "new"}, names(rank(since, epoch().Add(2*time.Minute-1), hog,
-		eviction.PodStats{UID: pods[0].UID})), "stats without the value count as missing")
+		eviction.PodStats{UID: pods[0].UID})), "stats without this value count as missing")
 }
 
 // The cgroup of a pod that has just succeeded is removed while the pod is still active.
@@ -182,15 +182,15 @@ func TestRank_PodThatLosesItsStatsIsNotFirst(t *testing.T) {
 	delete(h.stats, newPod("old").UID)
 	require.Equal(t, []string{"hog"}, victims(h.look(time.Hour, memoryIs(gi/2))))
 	require.Equal(t, []string{"hog"}, victims(h.look(time.Minute, memoryIs(gi/2))))
-	require.Equal(t, []string{"old"}, victims(h.look(time.Minute, memoryIs(gi/2))), "two minutes are too long")
+	require.Equal(t, []string{"old"}, victims(h.look(time.Minute, memoryIs(gi/2))), "stats are missing for two minutes")
 
 	h.look(time.Second, memoryIs(2*gi))
-	require.Equal(t, []string{"hog"}, victims(h.look(time.Hour, memoryIs(gi/2))), "the earlier shortage does not count")
+	require.Equal(t, []string{"hog"}, victims(h.look(time.Hour, memoryIs(gi/2))), "an earlier period without stats must not count")
 	st := memoryStats(newPod("old"), gi)
 	h.stats[st.UID] = &st
 	h.look(time.Minute, memoryIs(gi/2))
 	delete(h.stats, newPod("old").UID)
-	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute, memoryIs(gi/2))), "the stats were known in between")
+	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute, memoryIs(gi/2))), "a period with stats in between must reset StatsGrace")
 }
 
 func TestRank_MemoryOfContainersReplacesThatOfThePod(t *testing.T) {
@@ -203,7 +203,7 @@ func TestRank_MemoryOfContainersReplacesThatOfThePod(t *testing.T) {
 	got = ranked(eviction.MemoryAvailable, "", eviction.Policy{}, []*corev1.Pod{pod}, eviction.PodStats{
 		UID: pod.UID, Memory: used(9), Containers: []eviction.ContainerStats{{Memory: used(7)}},
 	})
-	require.EqualValues(t, 9, got[0].Usage.Value, "the sandbox, files in memory and all")
+	require.EqualValues(t, 9, got[0].Usage.Value, "the usage of the whole pod cgroup must count, including the sandbox and tmpfs files")
 }
 
 func TestQoSFirst(t *testing.T) {
@@ -249,8 +249,8 @@ func TestProtectAndPrefer(t *testing.T) {
 	}
 }
 
-// The order must not depend on that of the input, and must match the order that the test
-// computes by itself.
+// The order must not depend on the order of the input, and must equal the order that the test
+// computes independently.
 func TestRank_IsIndependentOfTheInputOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -295,8 +295,8 @@ func randomPods(r *rand.Rand, n int) (pods []*corev1.Pod, stats []eviction.PodSt
 	return pods, stats
 }
 
-// A pod's request is computed as everywhere else, but its overhead counts only if it
-// requests anything.
+// Rank uses the request that package podspec computes, but the pod's overhead counts only if the
+// pod requests anything.
 func TestRank_RequestIsThatOfPodspec(t *testing.T) {
 	t.Parallel()
 	amounts := []string{"0", "1", "1500m", "0.3Gi", "64Mi", "1Gi", "100M"}
@@ -349,7 +349,7 @@ func TestRank_RequestIsThatOfPodspec(t *testing.T) {
 		require.Equal(t, want.Memory().Value(), got.Request, "memory, seed %d", seed)
 		got = ranked(eviction.NodeFSAvailable, "", eviction.Policy{}, []*corev1.Pod{pod})[0]
 		require.Equal(t, want.StorageEphemeral().Value(), got.Request, "ephemeral storage, seed %d", seed)
-		require.True(t, equality.Semantic.DeepEqual(before, pod), "the pod is not changed, seed %d", seed)
+		require.True(t, equality.Semantic.DeepEqual(before, pod), "the pod must not be modified, seed %d", seed)
 	}
 }
 

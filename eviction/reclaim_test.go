@@ -10,13 +10,13 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// TestReclaim_IsFollowedByEvictionsWithObservationsOfAnyAge: a round of reclaims once
-// started again with containers when its observations were as old as the interval between
-// two rounds.
+// TestReclaim_IsFollowedByEvictionsWithObservationsOfAnyAge is a regression test: a round of
+// reclaims started again with containers when its observations were as old as the interval
+// between two rounds.
 func TestReclaim_IsFollowedByEvictionsWithObservationsOfAnyAge(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ period, every time.Duration }{
-		{0, 10 * time.Second}, // of the caller of Evaluate
+		{0, 10 * time.Second}, // interval of the Evaluate calls
 		{0, time.Minute},
 		{12 * time.Second, time.Second},
 		{15 * time.Second, time.Second},
@@ -45,8 +45,8 @@ func TestReclaim_IsFollowedByEvictionsWithObservationsOfAnyAge(t *testing.T) {
 	}
 }
 
-// TestReclaim_NewRoundStartsAfterEvictions: pods that can't free enough don't prevent a
-// second round.
+// TestReclaim_NewRoundStartsAfterEvictions checks that pods which cannot free enough do not
+// prevent a second round.
 func TestReclaim_NewRoundStartsAfterEvictions(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.NodeFSAvailable, gi))
@@ -55,6 +55,6 @@ func TestReclaim_NewRoundStartsAfterEvictions(t *testing.T) {
 	full := saw(eviction.NodeFSAvailable, 0, 10*gi)
 	h.look(0, full)
 	h.state.Reclaims = map[eviction.ReclaimAction]eviction.Reclaim{eviction.DeleteImages: {Began: h.now, Ended: h.now.Add(time.Second)}}
-	require.Equal(t, []string{"a"}, victims(h.look(time.Hour, full)), "an hour without an evaluation does not start another round")
+	require.Equal(t, []string{"a"}, victims(h.look(time.Hour, full)), "an hour without an evaluation must not start another round")
 	require.Len(t, h.look(10*time.Second, full).Reclaim, 1)
 }

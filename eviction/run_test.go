@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// running is a manager that runs in a bubble.
+// running runs a manager in a bubble.
 func running(t *testing.T, n *node, cfg eviction.Config) (m *eviction.Manager, stop func()) {
 	t.Helper()
 	n.now = time.Now
@@ -37,7 +37,7 @@ func TestRun_EvaluatesMoreOftenNearAThreshold(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		available int64
-		want      int // evaluations in a minute
+		want      int // expected number of evaluations in a minute
 	}{
 		{"far away: every 10 s", 1 << 50, 6},
 		{"8 GiB away: a quarter of the second that it could take", 8*gi + mi, 239},
@@ -85,7 +85,7 @@ func TestRun_PollingKillsSoonAfterAThresholdIsCrossed(t *testing.T) {
 			n := newNode(t)
 			n.instant = true
 			n.add(newPod("hog"), memoryStats(newPod("hog"), 60*gi))
-			free := r.Int64N(48*gi) + gi // at first
+			free := r.Int64N(48*gi) + gi // available memory at first
 			n.saw(eviction.MemoryAvailable, free, 64*gi)
 			var killed time.Time
 			cfg := n.config(hard(eviction.MemoryAvailable, 100*mi))
@@ -96,7 +96,7 @@ func TestRun_PollingKillsSoonAfterAThresholdIsCrossed(t *testing.T) {
 			}
 			_, stop := running(t, n, cfg)
 			time.Sleep(time.Duration(r.Int64N(int64(30 * time.Second))))
-			// A hog takes up to 16 GiB a second, in steps of a millisecond.
+			// A process allocates up to 16 GiB per second, in steps of a millisecond.
 			rate := (r.Int64N(16*gi) + gi/4) / 1000
 			var crossed time.Time
 			for crossed.IsZero() {
@@ -114,7 +114,7 @@ func TestRun_PollingKillsSoonAfterAThresholdIsCrossed(t *testing.T) {
 		})
 	}
 	slices.Sort(all)
-	t.Logf("crossing to kill: median %v, p99 %v, worst %v", all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
+	t.Logf("from the crossing to the kill: median %v, p99 %v, max %v", all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
 	require.LessOrEqual(t, all[len(all)*99/100], 250*time.Millisecond)
 }
 
@@ -155,16 +155,16 @@ func TestRun_WakeUpEvaluatesAtOnceAndOftenAfter(t *testing.T) {
 		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks.Add(1) }
 		_, stop := running(t, n, cfg)
 		require.EqualValues(t, 1, looks.Load())
-		require.Len(t, w.levels, 1, "what is watched for is known from the beginning")
+		require.Len(t, w.levels, 1, "the levels must be set from the beginning")
 		w.levels = nil
 		w.now <- "memory stalls"
 		synctest.Wait()
 		require.EqualValues(t, 2, looks.Load())
 		require.Equal(t, "memory stalls", woken)
 		require.Equal(t, []eviction.Level{{Signal: eviction.MemoryAvailable, Available: mi}}, w.levels)
-		require.Empty(t, n.calls, "pressure alone evicts no pod")
+		require.Empty(t, n.calls, "pressure alone must not evict a pod")
 		time.Sleep(5*time.Second + time.Millisecond)
-		require.InDelta(t, 62, looks.Load(), 3, "every 50 ms for 3 s")
+		require.InDelta(t, 62, looks.Load(), 3, "evaluations every 50 ms for 3 s")
 		stop()
 	})
 }
@@ -198,7 +198,7 @@ func TestRun_ReturnsWhenItsContextIsDone(t *testing.T) {
 		cfg.ImageGC = n
 		m, stop := running(t, n, cfg)
 		require.ErrorIs(t, m.Run(t.Context()), eviction.ErrRunning)
-		require.Len(t, n.waitCalls(2), 2, "a kill and a reclaim that never end")
+		require.Len(t, n.waitCalls(2), 2, "the kill and the reclaim must have started")
 		stop()
 		_, stop = running(t, n, cfg)
 		stop()
@@ -215,7 +215,7 @@ func TestTrigger_EvaluatesAtOnce(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 2, looks.Load())
 		n.mu.Lock()
-		n.nodeErr = errors.New("gone") // is logged and does not end Run
+		n.nodeErr = errors.New("gone") // the error must be logged and must not stop Run
 		n.mu.Unlock()
 		m.Trigger()
 		synctest.Wait()

@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// With a hanging runtime, stats become old.
+// With a hanging runtime, stats are not updated.
 func TestPodStats_CountUntilTheyAreTooOld(t *testing.T) {
 	t.Parallel()
 	for age, known := range map[time.Duration]bool{time.Minute: true, time.Minute + 1: false} {
@@ -22,7 +22,7 @@ func TestPodStats_CountUntilTheyAreTooOld(t *testing.T) {
 		d := n.step(newManager(t, cfg), age)
 		require.Equal(t, known, d.Candidates[0].Usage.Known(), age)
 		require.Equal(t, !known, d.Candidates[0].Missing, age)
-		require.Equal(t, memoryStats(newPod("hog"), gi), n.stats[0], "the input is not modified")
+		require.Equal(t, memoryStats(newPod("hog"), gi), n.stats[0], "the input must not be modified")
 	}
 	for age, known := range map[time.Duration]bool{time.Hour: true, time.Hour + 1: false} {
 		n := newNode(t)

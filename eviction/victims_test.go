@@ -43,7 +43,7 @@ func TestReclaim_ComesBeforeEvictions(t *testing.T) {
 				break
 			}
 			require.Empty(t, d.Victims)
-			require.Len(t, d.Reclaim, 1, "one step at a time")
+			require.Len(t, d.Reclaim, 1, "one reclaim at a time")
 			got = append(got, d.Reclaim[0].Action)
 			began := map[eviction.ReclaimAction]eviction.Reclaim{}
 			maps.Copy(began, h.state.Reclaims)
@@ -64,12 +64,12 @@ func TestReclaim_EvictionsWaitOnlyForReclaimTimeout(t *testing.T) {
 	d := h.look(29*time.Second, full)
 	require.Equal(t, "disk is being reclaimed", d.Thresholds[0].Why)
 	require.Empty(t, d.Victims)
-	require.Equal(t, eviction.MemoryAvailable, h.look(0, full, memoryIs(0)).Signal, "memory does not wait for a disk")
+	require.Equal(t, eviction.MemoryAvailable, h.look(0, full, memoryIs(0)).Signal, "memory must not wait for a disk reclaim")
 	require.Equal(t, []string{"a"}, victims(h.look(time.Second, full)))
 }
 
-// A round of reclaims that takes longer than the interval between rounds must not
-// prevent evictions for ever.
+// A round of reclaims that takes longer than the interval between rounds must not prevent
+// evictions forever.
 func TestReclaim_SlowReclaimsDoNotStarveEvictions(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.NodeFSAvailable, gi))
@@ -81,7 +81,7 @@ func TestReclaim_SlowReclaimsDoNotStarveEvictions(t *testing.T) {
 		eviction.DeleteImages:     {Began: h.now.Add(15 * time.Second), Ended: h.now.Add(30 * time.Second)},
 	}
 	require.Equal(t, []string{"a"}, victims(h.look(31*time.Second, full)))
-	require.NotEmpty(t, h.look(20*time.Second, full).Reclaim, "a new round")
+	require.NotEmpty(t, h.look(20*time.Second, full).Reclaim, "a new round of reclaims must start")
 }
 
 func TestVictims_AreAsFewAsAreEnough(t *testing.T) {
@@ -111,20 +111,20 @@ func TestVictims_EvictionsInFlightAreSubtracted(t *testing.T) {
 	require.Equal(t, "evictions in flight free enough", d.Thresholds[0].Why)
 
 	h.state.InFlight = []eviction.InFlight{flight(eviction.MemoryAvailable, gi-1)}
-	require.Len(t, h.look(time.Second, memoryIs(0)).Victims, 1, "not enough")
+	require.Len(t, h.look(time.Second, memoryIs(0)).Victims, 1, "the eviction in progress does not free enough")
 
 	h.state.InFlight = []eviction.InFlight{flight(eviction.PIDAvailable, 5)}
 	d = h.look(time.Second, memoryIs(0))
 	require.Empty(t, d.Victims)
-	require.True(t, d.Thresholds[0].Pending, "it is unknown how much memory it uses")
+	require.True(t, d.Thresholds[0].Pending, "the threshold must wait, because the memory of the evicted pod is unknown")
 
 	ended := flight(eviction.MemoryAvailable, gi)
 	ended.Ended = true
 	h.state.InFlight = []eviction.InFlight{ended}
-	require.Len(t, h.look(time.Second, memoryIs(0)).Victims, 1, "its memory is free already")
+	require.Len(t, h.look(time.Second, memoryIs(0)).Victims, 1, "the memory of the evicted pod is already free, and must not count again")
 
 	h.state.InFlight = []eviction.InFlight{flight(eviction.MemoryAvailable, gi)}
-	require.Len(t, h.look(10*time.Second, memoryIs(0)).Victims, 1, "it takes too long")
+	require.Len(t, h.look(10*time.Second, memoryIs(0)).Victims, 1, "an overdue eviction must not count")
 }
 
 func TestVictims_DiskOfATerminatedPodIsStillExpected(t *testing.T) {
@@ -160,16 +160,16 @@ func TestEscalation_HardThresholdShortensSoftEvictions(t *testing.T) {
 	h.state.InFlight = []eviction.InFlight{slow("none", 0), slow("one", gi/2), slow("two", gi/2), slow("three", gi), slow("four", 0), slow("five", 0)}
 	h.look(0, memoryIs(3*gi))
 	d := h.look(time.Minute, memoryIs(2*gi))
-	require.Empty(t, d.Escalate, "soft leaves them their time")
+	require.Empty(t, d.Escalate, "a soft threshold must not shorten evictions")
 	require.Empty(t, d.Victims)
 	d = h.look(time.Second, memoryIs(0))
 	require.Equal(t, []types.UID{"one", "two"}, d.Escalate)
-	require.Empty(t, d.Victims, "they are enough")
+	require.Empty(t, d.Victims, "the escalated evictions free enough")
 	h.state.InFlight = h.state.InFlight[:3]
 	h.state.InFlight[1].Frees = map[eviction.Signal]int64{eviction.MemoryAvailable: 1}
 	d = h.look(time.Second, memoryIs(0))
 	require.Len(t, d.Escalate, 2)
-	require.Equal(t, []string{"next"}, victims(d), "they are not, and occupy no slots")
+	require.Equal(t, []string{"next"}, victims(d), "the escalated evictions do not free enough, and must not count toward MaxParallelEvictions")
 }
 
 // An eviction past its deadline no longer counts, until it is escalated.
@@ -182,7 +182,7 @@ func TestEscalation_StartsANewDeadline(t *testing.T) {
 	}}
 	d := h.look(0, memoryIs(0))
 	require.Equal(t, []types.UID{"slow"}, d.Escalate)
-	require.Empty(t, d.Victims, "it is enough")
+	require.Empty(t, d.Victims, "the escalated eviction frees enough")
 }
 
 // A kubelet defect: -1 must mean the pod's own grace period.
@@ -190,7 +190,7 @@ func TestGracePeriodsOfSoftEvictions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		maxGrace  int32
-		own, want int64 // own -1: not set
+		own, want int64 // grace period of the pod; -1 means not set
 	}{
 		{0, 30, 1},
 		{0, -1, 1},
@@ -214,8 +214,8 @@ func TestGracePeriodsOfSoftEvictions(t *testing.T) {
 	}
 }
 
-// TestVictims_PodWithoutStatsUsesNothing: it was once evicted as a pod that frees an unknown
-// amount, alone or together with another.
+// TestVictims_PodWithoutStatsUsesNothing is a regression test: a pod without stats was evicted as a pod
+// that frees an unknown amount, even if it was the only candidate.
 func TestVictims_PodWithoutStatsUsesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, 2*gi))
@@ -225,12 +225,12 @@ func TestVictims_PodWithoutStatsUsesNothing(t *testing.T) {
 	require.Equal(t, eviction.KeptUnmeasured, d.Candidates[0].Kept)
 	require.Equal(t, "no pod can be evicted", d.Thresholds[0].Why)
 	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
-	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute-1, memoryIs(0))), "not enough, and StatsGrace is not over")
+	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute-1, memoryIs(0))), "until StatsGrace ends, the pod with stats must be evicted, not the pod without stats")
 	require.Equal(t, []string{"new"}, victims(h.look(1, memoryIs(0))))
 }
 
-// TestVictims_FailedPodsAreRetriedInTurn: they once occupied all slots for ever, each
-// retried as soon as its delay was over.
+// TestVictims_FailedPodsAreRetriedInTurn is a regression test: failed pods used all parallel
+// evictions forever, because each was retried as soon as its delay was over.
 func TestVictims_FailedPodsAreRetriedInTurn(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -63,28 +63,28 @@ func TestAnswer_Lists(t *testing.T) {
 		answer fakecri.Answer
 		want   []string
 	}{
-		"partial":                {"ListContainers", fakecri.Answer{Keep: new(1)}, []string{aRuns}},
-		"empty":                  {"ListContainers", fakecri.Answer{Keep: new(0)}, nil},
-		"more than there is":     {"ListContainers", fakecri.Answer{Keep: new(9)}, []string{aRuns, bRuns}},
-		"without one":            {"ListContainers", fakecri.Answer{Missing: []string{"default/p/a"}}, []string{bRuns}},
-		"without none":           {"ListContainers", fakecri.Answer{Missing: []string{"default/p/x"}}, []string{aRuns, bRuns}},
-		"with one twice":         {"ListContainers", fakecri.Answer{Duplicates: []string{"default/p/a"}}, []string{aRuns, bRuns, aRuns}},
-		"one twice, one missing": {"ListContainers", fakecri.Answer{Duplicates: []string{"default/p/a"}, Missing: []string{"default/p/a"}}, []string{bRuns, aRuns}},
-		"bare":                   {"ListContainers", fakecri.Answer{Bare: true}, []string{" CONTAINER_RUNNING", " CONTAINER_RUNNING"}},
-		"nil":                    {"ListContainers", fakecri.Answer{Nil: true}, []string{" CONTAINER_CREATED", " CONTAINER_CREATED"}},
-		"a pod twice":            {"ListPodSandbox", fakecri.Answer{Duplicates: []string{"default/p"}}, []string{"p SANDBOX_READY", "p SANDBOX_READY"}},
-		"a pod is missing":       {"ListPodSandbox", fakecri.Answer{Missing: []string{"default/p"}}, nil},
-		"a pod is padded":        {"ListPodSandbox", fakecri.Answer{PadBytes: 10}, []string{"p SANDBOX_READY"}},
-		"an image is missing":    {"ListImages", fakecri.Answer{Missing: []string{"demo/web:1"}}, []string{"docker.io/demo/job:1"}},
-		"an image by tag, twice": {"ListImages", fakecri.Answer{Duplicates: []string{"demo/job:1"}, Keep: new(3)}, []string{"docker.io/demo/web:1", "docker.io/demo/job:1", "docker.io/demo/job:1"}},
-		"bare images":            {"ListImages", fakecri.Answer{Bare: true}, nil},
+		"partial":                      {"ListContainers", fakecri.Answer{Keep: new(1)}, []string{aRuns}},
+		"empty":                        {"ListContainers", fakecri.Answer{Keep: new(0)}, nil},
+		"more than there is":           {"ListContainers", fakecri.Answer{Keep: new(9)}, []string{aRuns, bRuns}},
+		"without one container":        {"ListContainers", fakecri.Answer{Missing: []string{"default/p/a"}}, []string{bRuns}},
+		"without an unknown container": {"ListContainers", fakecri.Answer{Missing: []string{"default/p/x"}}, []string{aRuns, bRuns}},
+		"one container twice":          {"ListContainers", fakecri.Answer{Duplicates: []string{"default/p/a"}}, []string{aRuns, bRuns, aRuns}},
+		"one twice, one missing":       {"ListContainers", fakecri.Answer{Duplicates: []string{"default/p/a"}, Missing: []string{"default/p/a"}}, []string{bRuns, aRuns}},
+		"bare":                         {"ListContainers", fakecri.Answer{Bare: true}, []string{" CONTAINER_RUNNING", " CONTAINER_RUNNING"}},
+		"nil":                          {"ListContainers", fakecri.Answer{Nil: true}, []string{" CONTAINER_CREATED", " CONTAINER_CREATED"}},
+		"a pod twice":                  {"ListPodSandbox", fakecri.Answer{Duplicates: []string{"default/p"}}, []string{"p SANDBOX_READY", "p SANDBOX_READY"}},
+		"a pod is missing":             {"ListPodSandbox", fakecri.Answer{Missing: []string{"default/p"}}, nil},
+		"a pod is padded":              {"ListPodSandbox", fakecri.Answer{PadBytes: 10}, []string{"p SANDBOX_READY"}},
+		"an image is missing":          {"ListImages", fakecri.Answer{Missing: []string{"demo/web:1"}}, []string{"docker.io/demo/job:1"}},
+		"an image by tag, twice":       {"ListImages", fakecri.Answer{Duplicates: []string{"demo/job:1"}, Keep: new(3)}, []string{"docker.io/demo/web:1", "docker.io/demo/job:1", "docker.io/demo/job:1"}},
+		"bare images":                  {"ListImages", fakecri.Answer{Bare: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _, _, _ := pair(t)
 			whole := b.names(tc.method)
 			require.NoError(t, b.Fail(tc.method, fakecri.Fault{Answer: tc.answer, Times: 1}))
 			require.Equal(t, tc.want, b.names(tc.method))
-			require.Equal(t, whole, b.names(tc.method)) // the fault has not changed the node
+			require.Equal(t, whole, b.names(tc.method)) // the fault must not have changed the node
 		})
 	}
 }

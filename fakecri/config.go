@@ -2,6 +2,7 @@ package fakecri
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,8 +41,11 @@ type Config struct {
 	// [Network.Listen], which opens no sockets, or net.Listen. On Linux net.Listen can
 	// listen on every address of 127.0.0.0/8; on other systems the address must be added to
 	// an interface first. Call [Node.Shutdown] when done. The node calls Listen with its
-	// lock held.
+	// lock held, so Listen must not call the node.
 	Listen func(network, address string) (net.Listener, error)
+	// Dial connects [Node.PortForwardStream] with a program. Set it to [Network.Dial] if Listen
+	// is Network.Listen. Default: the dialer of package net.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Streamer creates the [Streamer] that serves Exec, Attach and PortForward. New calls
 	// it with the complete node. Without Streamer, the three methods return Unimplemented.
 	Streamer func(*Node) (Streamer, error)
@@ -58,7 +62,7 @@ type Config struct {
 	// list of calls grows without a limit.
 	Record bool
 	// Clock is the time source. Default the system clock. With a fake clock the node's time
-	// changes only when the clock is stepped.
+	// changes only when the test steps the clock.
 	Clock clock.Clock
 	// Logger receives changes of containers and sandboxes at debug level. Default: discard.
 	Logger *slog.Logger
@@ -111,6 +115,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
 	}
 	if len(c.RuntimeHandlers) == 0 {
 		c.RuntimeHandlers = []string{"runc"}

@@ -193,11 +193,11 @@ func (n *Node) kill(c *container, code int32) {
 	}
 }
 
-// StopContainer sends SIGTERM, unless an earlier call sent it, waits up to timeout seconds
-// on the node's clock, and then kills the container if it still runs. A timeout of 0 or
-// less kills at once. StopContainer blocks until the container has ended. If ctx ends
-// first, it returns an error and does not kill the container. It succeeds if the container
-// does not run or is unknown.
+// StopContainer sends SIGTERM, unless an earlier call has sent SIGTERM. It waits up to timeout
+// seconds on the node's clock, and then kills the container if the container still runs. A timeout
+// of 0 or less kills at once. StopContainer blocks until the container has ended. If ctx ends
+// first, it returns an error and does not kill the container. It succeeds if the container does not
+// run or is unknown.
 func (n *Node) StopContainer(ctx context.Context, containerID string, timeout int64) error {
 	if err := n.enter(ctx, "StopContainer", containerID, ""); err != nil {
 		return err

@@ -50,7 +50,7 @@ func TestCreateContainerRefusesBadRequests(t *testing.T) {
 		RunAsUser: &runtimeapi.Int64Value{}, RunAsGroup: &runtimeapi.Int64Value{Value: 20},
 	}
 	_, err = b.CreateContainer(t.Context(), sandbox, groupOnly, podConfig("a", 0))
-	require.NoError(t, err, "root is a user")
+	require.NoError(t, err, "root must be accepted as a user")
 }
 
 func TestContainerNameIsReservedInItsPod(t *testing.T) {
@@ -204,17 +204,17 @@ func TestStopContainer(t *testing.T) {
 		reason  string
 		took    time.Duration
 	}{
-		"a plain program dies of SIGTERM":             {"p/plain", 30, 143, "Error", 0},
-		"a handler ends it with its own code":         {"p/clean", 30, 0, "Completed", 0},
-		"the handler takes its time":                  {"p/delay", 30, 7, "Error", 3 * time.Second},
-		"the grace is over before the handler is":     {"p/delay", 2, 137, "Error", 2 * time.Second},
-		"SIGTERM is ignored, SIGKILL is not":          {"p/stubborn", 10, 137, "Error", 10 * time.Second},
-		"no grace is SIGKILL at once":                 {"p/clean", 0, 137, "Error", 0},
-		"negative grace is no grace":                  {"p/clean", -1, 137, "Error", 0},
-		"it ends by itself within the grace":          {"p/job", 10, 5, "Error", 2 * time.Second},
-		"it is killed for memory while it ends":       {"p/oom", 10, 137, "OOMKilled", 2 * time.Second},
-		"a grace of all eternity is not cut to none":  {"p/delay", math.MaxInt64, 7, "Error", 3 * time.Second},
-		"a second of grace is a second of that clock": {"p/stubborn", 1, 137, "Error", time.Second},
+		"a plain program dies of SIGTERM":                              {"p/plain", 30, 143, "Error", 0},
+		"a handler exits with its own code":                            {"p/clean", 30, 0, "Completed", 0},
+		"the handler takes its time":                                   {"p/delay", 30, 7, "Error", 3 * time.Second},
+		"the grace period ends before the handler":                     {"p/delay", 2, 137, "Error", 2 * time.Second},
+		"SIGTERM is ignored, SIGKILL is not":                           {"p/stubborn", 10, 137, "Error", 10 * time.Second},
+		"a grace period of 0 is SIGKILL at once":                       {"p/clean", 0, 137, "Error", 0},
+		"a negative grace period is 0":                                 {"p/clean", -1, 137, "Error", 0},
+		"the container exits by itself within the grace period":        {"p/job", 10, 5, "Error", 2 * time.Second},
+		"the container is OOM killed during the grace period":          {"p/oom", 10, 137, "OOMKilled", 2 * time.Second},
+		"the maximum grace period does not overflow to 0":              {"p/delay", math.MaxInt64, 7, "Error", 3 * time.Second},
+		"a second of the grace period is a second of the node's clock": {"p/stubborn", 1, 137, "Error", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -371,8 +371,8 @@ func TestListContainers_ImageAsRequestedAndStatusAsResolved(t *testing.T) {
 	require.Equal(t, st.GetLabels(), item.GetLabels())
 	require.Equal(t, st.GetAnnotations(), item.GetAnnotations())
 
-	// After the removal of its image, the status of a container has the image
-	// name of its config.
+	// After the removal of its image, the status of a container has the image name of its
+	// config.
 	require.NoError(t, b.RemoveImage(t.Context(), &runtimeapi.ImageSpec{Image: st.GetImageId()}))
 	gone := b.status(id)
 	require.Equal(t, "demo/web:1", gone.GetImage().GetImage())

@@ -46,23 +46,23 @@ func TestEventFaults(t *testing.T) {
 		"none":              {nil, []string{"a:created", "a:started", "app:created", "app:started"}},
 		"the first is lost": {[]fakecri.EventFault{{Lose: true, Times: 1}}, []string{"a:started", "app:created", "app:started"}},
 		"all are lost":      {[]fakecri.EventFault{{Lose: true}}, nil},
-		"one pod's are lost": {
+		"the events of one pod are lost": {
 			[]fakecri.EventFault{{Object: "default/a", Lose: true}},
 			[]string{"app:created", "app:started"},
 		},
-		"one container's come twice": {
+		"the events of one container come twice": {
 			[]fakecri.EventFault{{Object: "default/a/app", Duplicate: true}},
 			[]string{"a:created", "a:started", "app:created", "app:created", "app:started", "app:started"},
 		},
-		"the order is another": {
+		"two events are swapped": {
 			[]fakecri.EventFault{{Swap: true, Times: 1}},
 			[]string{"a:started", "a:created", "app:created", "app:started"},
 		},
-		"two wait for a third": {
+		"two events wait for a third event": {
 			[]fakecri.EventFault{{Swap: true, Times: 2}},
 			[]string{"app:created", "a:created", "a:started", "app:started"},
 		},
-		"one is late": {
+		"one event is late": {
 			[]fakecri.EventFault{{Delay: time.Minute, Times: 1}},
 			[]string{"a:started", "app:created", "app:started", "", "a:created"},
 		},

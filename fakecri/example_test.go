@@ -55,7 +55,7 @@ func ExampleNew() {
 
 	fmt.Println(keep(ctx, node, pod, app))         // keep creates the pod
 	fmt.Println(keep(ctx, node, pod, app))         // nothing to do
-	fmt.Println(node.Kill("default/web/app", 137)) // it dies
+	fmt.Println(node.Kill("default/web/app", 137)) // the container exits
 	fmt.Println(node.Fail("StartContainer", fakecri.Fault{Err: context.DeadlineExceeded, Times: 1}))
 	fmt.Println(keep(ctx, node, pod, app)) // the restart fails
 	for _, call := range node.Calls() {

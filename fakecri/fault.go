@@ -16,7 +16,7 @@ import (
 type Call struct {
 	// Method is the name of the CRI method, such as StopContainer.
 	Method string
-	// ID is the id of the container or sandbox in the request, empty if the request has none.
+	// ID is the id of the container or sandbox in the request. It is empty if the request has no id.
 	ID string
 	// Object is the object of the call: "namespace/pod" for a sandbox,
 	// "namespace/pod/container" for a container, the name in the request for an image. It
@@ -187,8 +187,8 @@ func (n *Node) match(call Call) *fault {
 	return nil
 }
 
-// applyFault applies the matching fault to a call, if any. It sets n.answer to a fault that
-// changes the response; n.answer is valid until the lock is released.
+// applyFault applies the first matching fault to a call. If the fault changes the response,
+// applyFault sets n.answer to the fault; n.answer is valid until the lock is released.
 func (n *Node) applyFault(ctx context.Context, call Call) error {
 	n.answer = nil
 	f := n.match(call)

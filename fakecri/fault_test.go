@@ -24,25 +24,25 @@ func TestFail_RejectsInvalidFaults(t *testing.T) {
 		fault  fakecri.Fault
 		want   string
 	}{
-		"no such method":     {"ListContainer", fakecri.Fault{Err: errBroken}, `unknown CRI method "ListContainer"`},
-		"a version of one":   {"Version", fakecri.Fault{Object: "x", Err: errBroken}, "have no object"},
-		"a stream of one":    {"StreamContainers", fakecri.Fault{Object: "x", Err: errBroken}, "have no object"},
-		"a padded stream":    {"StreamImages", fakecri.Fault{Answer: fakecri.Answer{PadBytes: 1}}, "images have no annotations"},
-		"nothing goes wrong": {"ListContainers", fakecri.Fault{Times: 1}, "one of the fields Err, Delay, Hang and Answer"},
-		"negative times":     {"ListContainers", fakecri.Fault{Err: errBroken, Times: -1}, "must not be negative"},
-		"negative delay":     {"ListContainers", fakecri.Fault{Delay: -1}, "must not be negative"},
-		"late and never":     {"", fakecri.Fault{Hang: true, Delay: 1}, "field Hang excludes"},
-		"hung answer":        {"ListImages", fakecri.Fault{Hang: true, Answer: fakecri.Answer{Nil: true}}, "field Hang excludes"},
-		"failed answer":      {"ListImages", fakecri.Fault{Err: errBroken, Answer: fakecri.Answer{Nil: true}}, "field Err excludes Answer"},
-		"deaf to nothing":    {"ListImages", fakecri.Fault{Err: errBroken, IgnoreContext: true}, "field IgnoreContext needs"},
-		"a list of one":      {"ListImages", fakecri.Fault{Object: "x", Err: errBroken}, "have no object"},
-		"no answer":          {"StopContainer", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `not possible for method "StopContainer"`},
-		"answers of all":     {"", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `not possible for method ""`},
-		"a stale status":     {"ContainerStatus", fakecri.Fault{Answer: fakecri.Answer{Stale: true}}, "only Bare and Nil are possible"},
-		"fewer than none":    {"ListImages", fakecri.Fault{Answer: fakecri.Answer{Keep: new(-1)}}, "must not be negative"},
-		"a padded image":     {"ListImages", fakecri.Fault{Answer: fakecri.Answer{PadBytes: 1}}, "images have no annotations"},
-		"nothing, but bare":  {"ListImages", fakecri.Fault{Answer: fakecri.Answer{Nil: true, Bare: true}}, "field Answer.Nil excludes"},
-		"all of it":          {"x", fakecri.Fault{Hang: true, Err: errBroken, Times: -1}, "unknown CRI method"},
+		"no such method":                        {"ListContainer", fakecri.Fault{Err: errBroken}, `unknown CRI method "ListContainer"`},
+		"an object of Version":                  {"Version", fakecri.Fault{Object: "x", Err: errBroken}, "have no object"},
+		"an object of a stream":                 {"StreamContainers", fakecri.Fault{Object: "x", Err: errBroken}, "have no object"},
+		"a padded stream":                       {"StreamImages", fakecri.Fault{Answer: fakecri.Answer{PadBytes: 1}}, "images have no annotations"},
+		"a fault without an effect":             {"ListContainers", fakecri.Fault{Times: 1}, "one of the fields Err, Delay, Hang and Answer"},
+		"negative times":                        {"ListContainers", fakecri.Fault{Err: errBroken, Times: -1}, "must not be negative"},
+		"negative delay":                        {"ListContainers", fakecri.Fault{Delay: -1}, "must not be negative"},
+		"delayed and hung":                      {"", fakecri.Fault{Hang: true, Delay: 1}, "field Hang excludes"},
+		"hung answer":                           {"ListImages", fakecri.Fault{Hang: true, Answer: fakecri.Answer{Nil: true}}, "field Hang excludes"},
+		"failed answer":                         {"ListImages", fakecri.Fault{Err: errBroken, Answer: fakecri.Answer{Nil: true}}, "field Err excludes Answer"},
+		"IgnoreContext without a hang or delay": {"ListImages", fakecri.Fault{Err: errBroken, IgnoreContext: true}, "field IgnoreContext needs"},
+		"an object of ListImages":               {"ListImages", fakecri.Fault{Object: "x", Err: errBroken}, "have no object"},
+		"an answer of StopContainer":            {"StopContainer", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `not possible for method "StopContainer"`},
+		"an answer for all methods":             {"", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `not possible for method ""`},
+		"a stale status":                        {"ContainerStatus", fakecri.Fault{Answer: fakecri.Answer{Stale: true}}, "only Bare and Nil are possible"},
+		"a negative number of items":            {"ListImages", fakecri.Fault{Answer: fakecri.Answer{Keep: new(-1)}}, "must not be negative"},
+		"a padded image":                        {"ListImages", fakecri.Fault{Answer: fakecri.Answer{PadBytes: 1}}, "images have no annotations"},
+		"nil and bare":                          {"ListImages", fakecri.Fault{Answer: fakecri.Answer{Nil: true, Bare: true}}, "field Answer.Nil excludes"},
+		"several problems":                      {"x", fakecri.Fault{Hang: true, Err: errBroken, Times: -1}, "unknown CRI method"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorContains(t, b.Fail(tc.method, tc.fault), tc.want)
@@ -236,12 +236,12 @@ func TestHang(t *testing.T) {
 		require.NoError(t, err)
 		b.ClearFaults("Version")
 		require.NoError(t, <-done)
-		// It ends when its context ends.
+		// A hanging call ends when its context ends.
 		ctx, cancel := context.WithCancel(t.Context())
 		done = hang(ctx)
 		cancel()
 		requireCode(t, codes.Canceled, <-done)
-		// It ends when the runtime goes down.
+		// A hanging call ends when the runtime goes down.
 		done = hang(t.Context())
 		b.Restart(0)
 		requireCode(t, codes.Unavailable, <-done)

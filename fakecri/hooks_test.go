@@ -198,7 +198,7 @@ func TestWallClockSteps(t *testing.T) {
 	_, late := b.start("late", "demo/web:1")
 	require.Equal(t, -time.Hour, time.Duration(b.status(late).GetCreatedAt()-before.GetCreatedAt()).Round(time.Microsecond))
 
-	b.clock.Step(time.Second) // it ends half a second after its start, regardless of the step of the wall clock
+	b.clock.Step(time.Second) // the job ends half a second after its start, regardless of the step of the wall clock
 	ended := b.status(job)
 	require.Equal(t, exited, ended.GetState())
 	require.Equal(t, 500*time.Millisecond-time.Hour, time.Duration(ended.GetFinishedAt()-ended.GetStartedAt()).Round(time.Microsecond))

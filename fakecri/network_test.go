@@ -39,7 +39,7 @@ func TestNetwork(t *testing.T) {
 	require.Equal(t, "hello", <-read)
 
 	_, err = network.Dial(t.Context(), "tcp", "10.88.0.3:80")
-	require.ErrorContains(t, err, "refused", "another pod")
+	require.ErrorContains(t, err, "refused", "the port is that of another pod")
 	_, err = network.Dial(t.Context(), "tcp", "no address")
 	require.ErrorContains(t, err, "refused")
 	done, cancel := context.WithCancel(t.Context())
@@ -52,7 +52,7 @@ func TestNetwork(t *testing.T) {
 	require.ErrorContains(t, err, "refused")
 	again, err := network.Listen("tcp", "10.88.0.2:80")
 	require.NoError(t, err)
-	require.NoError(t, l.Close(), "a listener that is closed again closes no other")
+	require.NoError(t, l.Close(), "closing a listener twice must not close the new listener")
 	_, err = network.Listen("tcp", "10.88.0.2:80")
 	require.Error(t, err)
 	require.NoError(t, again.Close())

@@ -45,7 +45,7 @@ type Node struct {
 	otherInodes uint64 // inodes on the disk, set by FillDisk
 	events      eventQueue
 	faults      []*fault
-	answer      *fault // the fault that changes the response of the call that has the lock; nil if none
+	answer      *fault // the fault that changes the response of the call that has the lock; nil if no fault changes it
 	calls       []Call
 	conns       map[*conn]struct{}
 }
@@ -138,10 +138,9 @@ func digest(text string) string {
 // wall returns the time of the node's wall clock.
 func (n *Node) wall() time.Time { return n.now.Add(n.skew) }
 
-// stamp returns the current time as a CRI timestamp. If the clock stands still
-// between two calls, the second timestamp is a nanosecond later, so that timestamps show the
-// order of changes.
-// If the clock is stepped back, timestamps decrease too.
+// stamp returns the current time as a CRI timestamp. If the clock stands still between two
+// calls, the second timestamp is a nanosecond later, so that timestamps show the order of
+// changes. If the clock is stepped back, timestamps decrease too.
 func (n *Node) stamp() int64 {
 	now := n.wall().UnixNano()
 	stamp := now

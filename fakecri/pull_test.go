@@ -137,7 +137,7 @@ func TestPullImage_FailsOnAFullDisk(t *testing.T) {
 		_, err = b.pull("app:1", nil) // 40 of 64 MiB
 		require.NoError(t, err)
 		require.NoError(t, b.FillDisk(5<<20, 0))
-		_, err = b.pull("app:2", nil) // 20 more
+		_, err = b.pull("app:2", nil) // 20 MiB more
 		requireCode(t, codes.Unknown, err, "no space left on device")
 		require.Nil(t, b.image("app:2"))
 		require.NoError(t, b.FillDisk(4<<20, 0))

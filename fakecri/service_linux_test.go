@@ -59,7 +59,7 @@ func TestPortForwardStreamReachesAProgram(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	client, stream = net.Pipe()
 	go func() { done <- b.PortForwardStream(ctx, sandbox, 8080, stream) }()
-	_, err = io.WriteString(client, "GET") // it is connected now
+	_, err = io.WriteString(client, "GET") // returns when the stream is connected
 	require.NoError(t, err)
 	cancel()
 	require.NoError(t, <-done)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// withAppetite configures a node whose demo/web:1 uses some of every resource.
+// withAppetite configures a node whose demo/web:1 uses every kind of resource.
 func withAppetite(c *fakecri.Config) {
 	c.Programs["demo/web:1"] = fakecri.Program{
 		Runtime:  time.Minute,

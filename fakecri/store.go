@@ -66,8 +66,8 @@ func (s *store[T]) newest(ref string) T {
 	return nil
 }
 
-// items converts the objects of a list for which wanted returns true, or all if wanted is
-// nil. With a nil wanted it allocates the result only once.
+// items converts the objects of a list for which wanted returns true. If wanted is nil, items
+// converts all objects, and allocates the result only once.
 func items[T, M any](list []T, wanted func(T) bool, convert func(T) M) []M {
 	var out []M
 	if wanted == nil {

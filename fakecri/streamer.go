@@ -101,15 +101,33 @@ func (n *Node) checkReady(id string) error {
 	return nil
 }
 
+// Stdio contains the streams that a client connects with a command or a container. A stream that
+// is nil is not connected.
+type Stdio struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// NextSize waits for the next size of the client's terminal and returns it. It returns false
+	// when no size follows, or ctx is done.
+	NextSize func(ctx context.Context) (TerminalSize, bool)
+}
+
+// TerminalSize is the size of a terminal in characters.
+type TerminalSize struct{ Columns, Rows uint16 }
+
 // ExecStream runs a command like ExecSync, without a timeout, and writes the output when
 // the command ends. If the exit code is not zero, the error is a [utilexec.CodeExitError].
-// Standard input is not read. The writers may be nil.
-func (n *Node) ExecStream(ctx context.Context, containerID string, cmd []string, stdout, stderr io.Writer) error {
+// Only a command with [Exec].Echo reads from the client. When ExecStream returns, a read of
+// Stdin or a write to Stdout may still be in progress. It ends when the caller closes the
+// connection of the client.
+func (n *Node) ExecStream(ctx context.Context, containerID string, cmd []string, client Stdio) error {
 	answer, err := n.runExec(ctx, containerID, cmd, 0)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(writeTo(stdout, answer.Stdout), writeTo(stderr, answer.Stderr))
+	err = errors.Join(writeTo(client.Stdout, answer.Stdout), writeTo(client.Stderr, answer.Stderr))
+	if err == nil && answer.Echo {
+		answer.ExitCode, err = n.echo(ctx, containerID, client, answer.ExitCode)
+	}
 	if err == nil && answer.ExitCode != 0 {
 		err = utilexec.CodeExitError{
 			Err: fmt.Errorf("command terminated with exit code %d", answer.ExitCode), Code: int(answer.ExitCode),
@@ -118,9 +136,70 @@ func (n *Node) ExecStream(ctx context.Context, containerID string, cmd []string,
 	return err
 }
 
-// AttachStream writes the lines that the program of a running container logs to
-// stdout, and returns when the container has ended or ctx ends.
-func (n *Node) AttachStream(ctx context.Context, containerID string, stdout io.Writer) error {
+// echo runs the part of a command that [Exec].Echo describes. It returns the exit code of the
+// command: code, or the exit code of SIGKILL if the container ends first.
+func (n *Node) echo(ctx context.Context, containerID string, client Stdio, code int32) (int32, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := &sharedWriter{to: client.Stdout}
+	var copied error
+	ended := client.Stdin == nil // guarded by n.mu, as is copied
+	if !ended {
+		go func() {
+			_, err := io.Copy(out, client.Stdin)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			ended, copied = true, err
+			n.broadcast()
+		}()
+	}
+	if client.NextSize != nil {
+		go out.writeSizes(ctx, client.NextSize)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.containers.byID[containerID]
+	if err := n.await(ctx, func() bool { return ended || c == nil || !c.running() }); err != nil {
+		return 0, err
+	}
+	if !ended {
+		return exitKilled, nil
+	}
+	return code, copied
+}
+
+// sharedWriter is a writer for several goroutines. If to is nil, it discards the data.
+type sharedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+// Write implements [io.Writer].
+func (w *sharedWriter) Write(data []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.to == nil {
+		return len(data), nil
+	}
+	return w.to.Write(data)
+}
+
+// writeSizes writes a line for each size of a terminal until a write fails or no size follows.
+func (w *sharedWriter) writeSizes(ctx context.Context, next func(context.Context) (TerminalSize, bool)) {
+	for {
+		size, ok := next(ctx)
+		if !ok {
+			return
+		}
+		if _, err := fmt.Fprintf(w, "%d %d\r\n", size.Rows, size.Columns); err != nil {
+			return
+		}
+	}
+}
+
+// AttachStream writes the [Program].Log of a running container to the client's Stdout, and returns
+// when the container has ended or ctx ends. It uses no other stream of the client.
+func (n *Node) AttachStream(ctx context.Context, containerID string, client Stdio) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.advance()
@@ -129,7 +208,7 @@ func (n *Node) AttachStream(ctx context.Context, containerID string, stdout io.W
 	}
 	c := n.containers.byID[containerID]
 	n.mu.Unlock()
-	err := writeTo(stdout, strings.Join(append(slices.Clone(c.program.Log), ""), "\n"))
+	err := writeTo(client.Stdout, strings.Join(append(slices.Clone(c.program.Log), ""), "\n"))
 	n.mu.Lock()
 	if err != nil {
 		return err
@@ -145,15 +224,14 @@ func writeTo(w io.Writer, text string) error {
 	return err
 }
 
-// PortForwardStream connects a stream to a port of a pod and copies in both directions
-// until the pod closes the connection or ctx ends. Then it closes the stream. Without
-// Config.Listen the connection fails. It also fails with the Listen of a [Network], because
-// PortForwardStream dials a socket.
+// PortForwardStream connects a stream to a port of a pod with Config.Dial, and copies in both
+// directions until the pod closes the connection or ctx ends. Then it closes the stream. Without
+// Config.Listen the connection fails.
 func (n *Node) PortForwardStream(ctx context.Context, podSandboxID string, port int32, stream io.ReadWriteCloser) error {
 	n.mu.Lock()
 	n.advance()
 	err := n.checkReady(podSandboxID)
-	host := "127.0.0.1"
+	host := hostAddress
 	if err == nil && n.sandboxes.byID[podSandboxID].ip != "" {
 		host = n.sandboxes.byID[podSandboxID].ip
 	}
@@ -164,8 +242,7 @@ func (n *Node) PortForwardStream(ctx context.Context, podSandboxID string, port 
 	if err != nil {
 		return errors.Join(err, stream.Close())
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+	conn, err := n.cfg.Dial(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if err != nil {
 		return errors.Join(errUnknown("failed to connect to port %d of pod %q: %v", port, podSandboxID, err), stream.Close())
 	}

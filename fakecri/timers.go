@@ -113,8 +113,8 @@ func (n *Node) pause(ctx context.Context, changed <-chan struct{}, due time.Time
 		}
 		timer := n.cfg.Clock.NewTimer(due.Sub(before))
 		defer timer.Stop()
-		// If a fake clock was stepped since before was read, the timer fires too late by
-		// that step. Return, so that the caller checks again.
+		// If a fake clock was stepped between the reading of the time and the start of the
+		// timer, the timer fires too late. Return, so that the caller checks again.
 		if n.cfg.Clock.Since(before) >= time.Millisecond {
 			return
 		}

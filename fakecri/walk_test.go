@@ -103,7 +103,7 @@ func (w *walk) check() {
 		st := w.sandbox(s.GetId())
 		w.note(nil, s, st)
 		if ip := st.GetNetwork().GetIp(); ip != "" {
-			require.False(t, ips[ip], "two pods have address %s", ip)
+			require.False(t, ips[ip], "two pods have the address %s", ip)
 			ips[ip] = true
 		}
 		ready[s.GetId()] = s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
@@ -115,11 +115,11 @@ func (w *walk) check() {
 		st := w.status(c.GetId())
 		w.note(nil, c, st)
 		isReady, ok := ready[c.GetPodSandboxId()]
-		require.True(t, ok, "a container without a sandbox")
+		require.True(t, ok, "a container must have a sandbox")
 		require.Greater(t, c.GetCreatedAt(), last)
 		last = c.GetCreatedAt()
 		if c.GetState() == running {
-			require.True(t, isReady, "a container runs in a sandbox that does not")
+			require.True(t, isReady, "a running container must have a ready sandbox")
 		}
 		if c.GetState() == exited {
 			require.NotEmpty(t, st.GetReason())

@@ -59,9 +59,9 @@ func rebaseTime(now, t, saved time.Time) time.Time {
 	return now.Add(-max(0, saved.Sub(t)))
 }
 
-// save writes the ages if an image was added or removed, or its use started or ended.
-// Otherwise it writes them once per Period, because only the last use of images in use has
-// changed.
+// save writes the ages if an image was added or removed, or if its use started or ended.
+// Otherwise only the times of the last use of images in use have changed, and save writes the
+// ages once per Period.
 func (m *Manager) save(ctx context.Context, now time.Time) {
 	if m.cfg.State == nil || !m.changed && now.Sub(m.savedAt) < m.cfg.Period {
 		return

@@ -23,7 +23,7 @@ func TestMinAge_CountsFromFirstDetection(t *testing.T) {
 	require.Empty(t, r.there())
 }
 
-func TestMinUnused_KeepsTheImageOfAReplacedWorkload(t *testing.T) { // kubernetes#132372
+func TestMinUnused_KeepsTheImageOfAReplacedWorkload(t *testing.T) { // regression test for kubernetes#132372
 	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) { c.Policy.MinUnused = time.Hour })
 	r.old()
 	r.clock.Step(100 * time.Hour)
@@ -39,20 +39,20 @@ func TestMinUnused_KeepsTheImageOfAReplacedWorkload(t *testing.T) { // kubernete
 func TestMaxAge_DeletesWithoutNeedForSpaceButRespectsMinAge(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"}, func(c *imagegc.Config) { c.Policy.MaxAge = time.Minute })
 	require.NoError(t, r.collect())
-	require.Equal(t, "a:1 b:1", r.there(), "first seen in this pass: not infinitely old")
+	require.Equal(t, "a:1 b:1", r.there(), "an image first detected in this pass must not count as infinitely old")
 	_, sandbox := r.create("a:1")
 	r.clock.Step(90 * time.Second)
 	require.NoError(t, r.collect())
-	require.Equal(t, "a:1 b:1", r.there(), "b is too old, and too young")
+	require.Equal(t, "a:1 b:1", r.there(), "b exceeds MaxAge, but has not reached MinAge")
 	r.clock.Step(30 * time.Second)
 	require.NoError(t, r.collect())
 	require.Equal(t, "a:1", r.there())
 	require.Equal(t, []string{"b:1 age"}, removed(r.last))
-	require.Equal(t, [][]string{{r.id("a:1")}}, r.hooks, "also after a pass for age alone")
+	require.Equal(t, [][]string{{r.id("a:1")}}, r.hooks, "AfterGC must also be called after a pass for age alone")
 	require.NoError(t, r.node.RemovePodSandbox(t.Context(), sandbox))
 	r.clock.Step(time.Minute)
 	require.NoError(t, r.collect())
-	require.Equal(t, "a:1", r.there(), "unused for a minute, and no longer")
+	require.Equal(t, "a:1", r.there(), "b must be deleted after it was unused for a minute")
 	r.clock.Step(1)
 	require.NoError(t, r.collect())
 	require.Empty(t, r.there())
@@ -69,7 +69,7 @@ func TestMaxAge_ZeroKeepsOldImages(t *testing.T) {
 func TestMaxAge_FailedDeletionDoesNotStopFreeingSpace(t *testing.T) {
 	r := newRig(t, []string{"stuck:1 1GiB", "a:1 8GiB"}, func(c *imagegc.Config) { c.Policy.MaxAge = 90 * time.Minute })
 	r.old()
-	r.use("a:1") // not old
+	r.use("a:1") // resets its age
 	r.clock.Step(time.Hour)
 	require.NoError(t, r.node.Fail("RemoveImage", fakecri.Fault{Object: r.id("stuck:1"), Err: errors.New("busy")}))
 	r.fill(90)
@@ -97,5 +97,5 @@ func TestMinAge_CountsAtTheStartOfThePass(t *testing.T) {
 	require.NoError(t, err)
 	r.fill(95)
 	require.ErrorAs(t, r.collect(), new(*imagegc.SpaceError))
-	require.Equal(t, []string{"old:1 age"}, removed(r.last), "young:1 reached MinAge while old:1 was deleted")
+	require.Equal(t, []string{"old:1 age"}, removed(r.last), "young:1, which reached MinAge during the deletion of old:1, must be kept")
 }

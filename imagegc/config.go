@@ -47,8 +47,8 @@ type Config struct {
 	// are never deleted for space, only for their age and by [Manager.DeleteUnusedImages].
 	// Optional.
 	FS FS
-	// RuntimeClassInImageCriAPI is the kubelet's feature gate of that name: a container
-	// then protects only the image that was pulled for its runtime handler, not images
+	// RuntimeClassInImageCriAPI is the kubelet's feature gate of that name. If it is set, a
+	// container protects only the image that was pulled for its runtime handler, not images
 	// with the same id for other handlers.
 	RuntimeClassInImageCriAPI bool
 	// Policy configures when images are deleted. The zero Policy has the kubelet's

@@ -32,12 +32,13 @@ func (m *Manager) detect(ctx context.Context, began time.Time) error {
 	return inspectErr
 }
 
+// listImages lists the images of the runtime. The list is not nil, even if the runtime has no images.
 func (m *Manager) listImages(ctx context.Context) ([]*runtimeapi.Image, error) {
 	images, err := m.cfg.Images.ListImages(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
-	return slices.DeleteFunc(slices.Clone(images), func(i *runtimeapi.Image) bool { return i == nil }), nil
+	return slices.DeleteFunc(append([]*runtimeapi.Image{}, images...), func(i *runtimeapi.Image) bool { return i == nil }), nil
 }
 
 // listContainers lists containers and returns the IDs of the containers to inspect.

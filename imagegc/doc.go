@@ -23,9 +23,9 @@
 // is RuntimeFS{client} on Linux. Without an FS, images are never deleted for space. An
 // agent that lists containers anyway may implement ListContainers with its own list. A
 // [Store] keeps the ages of images across restarts; package agent/state has
-// implementations. Pass the Manager to the image puller, which acquires leases, and to the
-// eviction manager: a method that calls DeleteUnusedImages, or Free, which deletes only as
-// much as is needed, implements eviction.ImageGC.
+// implementations. Pass the Manager to the image puller, which acquires leases. For the
+// eviction manager, implement eviction.ImageGC with a method that calls DeleteUnusedImages,
+// or with a method that calls Free, which deletes only as much as is needed.
 //
 // # What it guarantees
 //
@@ -36,7 +36,8 @@
 //     lists the containers again when the list is 5 s old, also between deletions. While a
 //     container that has not exited cannot be inspected, nothing is deleted, because the
 //     container may mount any image as a volume; the error names the container. After 10
-//     min, or when the container has exited, it protects only the image in its list entry.
+//     min, or when the container has exited, the container protects only the image in its
+//     list entry.
 //  2. An image that exists when Acquire returns exists until the lease ends: Acquire waits
 //     for a deletion of the image that is in progress, and no deletion of the image starts
 //     during the lease.
@@ -58,7 +59,7 @@
 // Leases end with the process: a caller that needs a lease after a restart must acquire it
 // again before the first pass that may delete images. One race remains: within the 5 s
 // after the containers were listed, a client may create a container without a lease, from
-// an image that has long been unused.
+// an image that has long been unused. The Manager may then delete the image.
 //
 // # Goroutines and locking
 //

@@ -14,7 +14,7 @@ import (
 // A node's disk is nearly full. One of three images is about to be used.
 func Example() {
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	node, err := fakecri.New(fakecri.Config{ // in real life a CRI client
+	node, err := fakecri.New(fakecri.Config{ // a real program uses a CRI client
 		Clock: clock,
 		Images: []fakecri.Image{
 			{Name: "demo/web:1", SizeBytes: 4 << 30}, {Name: "demo/web:2", SizeBytes: 4 << 30}, {Name: "demo/db:1", SizeBytes: 4 << 30},
@@ -26,19 +26,19 @@ func Example() {
 	}
 	m, err := imagegc.New(imagegc.Config{
 		Images: node, Runtime: node, Clock: clock,
-		FS: &nodeFS{node: node}, // in real life imagegc.RuntimeFS
+		FS: &nodeFS{node: node}, // a real program uses imagegc.RuntimeFS
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	ctx := context.Background() // an agent calls m.Run(ctx) instead of what follows
+	ctx := context.Background() // an agent calls m.Run(ctx) instead of the following
 	_ = m.Detect(ctx)
 	clock.Step(time.Hour)
 	_ = node.FillDisk(74<<30, 0)
 
 	release := m.Acquire("demo/web:2", "default/web", 10*time.Minute)
-	defer release() // when its container has been created
+	defer release() // called after the container has been created
 	plan, err := m.Plan(ctx)
 	fmt.Printf("%vproblems: %v\n", plan, err)
 

@@ -16,9 +16,9 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// TestGolden runs scripts against a fake node. Commands: node (images, one a line;
-// arguments set the policy), use, create, remove, lease, release, advance, fill,
-// fail, heal, detect, plan, json, collect, free, delete-unused, images.
+// TestGolden runs scripts on a fake node. Commands: node (images, one per line; arguments set
+// the policy), use, create, remove, lease, release, advance, fill, fail, heal, detect, plan,
+// json, collect, free, delete-unused, images.
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata/plans", func(t *testing.T, path string) {
 		t.Helper()

@@ -21,14 +21,14 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// Any CRI client fits.
+// Any CRI client can be used.
 var (
 	_ imagegc.ImageService = cri.ImageManagerService(nil)
 	_ imagegc.ImageFsInfo  = cri.ImageManagerService(nil)
 	_ imagegc.Runtime      = cri.RuntimeService(nil)
 )
 
-// The interfaces that other packages declare for a Manager.
+// A Manager implements the interfaces that other packages declare for it.
 var (
 	_ interface {
 		Acquire(ref, owner string, ttl time.Duration) (release func())
@@ -79,7 +79,7 @@ type rig struct {
 	fs     *nodeFS
 	events recorder
 	hooks  [][]string
-	last   imagegc.Result // of the last pass
+	last   imagegc.Result // result of the last pass
 	pods   int
 }
 

@@ -21,13 +21,13 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// script is a runtime with fixed answers.
+// script is a runtime with fixed responses.
 type script struct {
 	mu         sync.Mutex // guards the fields that calls change
 	images     []*runtimeapi.Image
 	containers []*runtimeapi.Container
 	mounts     map[string][]*runtimeapi.Mount // by container
-	statuses   []string                       // requested
+	statuses   []string                       // container IDs whose status was requested
 	removed    []*runtimeapi.ImageSpec
 }
 
@@ -90,7 +90,7 @@ func web() *runtimeapi.Image {
 	}
 }
 
-// names are names that a container or a lease may use, and whether they refer to web.
+// names returns names that a container or a lease may use, and whether they refer to web.
 func names() map[string]bool {
 	return map[string]bool{
 		"sha256:" + hexA:                         true,
@@ -193,11 +193,11 @@ func TestUse_ImagesOfRuntimeHandlersAreSeparate(t *testing.T) {
 		},
 	}
 	require.NoError(t, s.manager(t).DeleteUnusedImages(t.Context()))
-	require.Empty(t, s.removed, "the gate is off")
+	require.Empty(t, s.removed, "without the feature gate, the image must not be deleted")
 	m := s.manager(t, func(c *imagegc.Config) { c.RuntimeClassInImageCriAPI = true })
 	require.NoError(t, m.DeleteUnusedImages(t.Context()))
 	require.Equal(t, []*runtimeapi.ImageSpec{{Image: hexA, RuntimeHandler: "runc"}}, s.removed,
-		"who names no handler may mean any")
+		"a container without a runtime handler must protect the image for all handlers")
 
 	s.containers = s.containers[:1]
 	s.containers[0] = &runtimeapi.Container{Id: "1", ImageId: hexA, ImageRef: "changed", Image: &runtimeapi.ImageSpec{RuntimeHandler: "runc"}}
@@ -223,7 +223,7 @@ func TestUse_TagThatHasMoved(t *testing.T) {
 		},
 	}
 	require.NoError(t, s.manager(t).DeleteUnusedImages(t.Context()))
-	require.Len(t, s.images, 2, "what it runs, and what it will be restarted with")
+	require.Len(t, s.images, 2, "the image in use and the image of the next restart must be kept")
 }
 
 func TestCollect_UntaggedAndDoublyListedImages(t *testing.T) {
@@ -237,7 +237,7 @@ func TestCollect_UntaggedAndDoublyListedImages(t *testing.T) {
 	require.NoError(t, m.DeleteUnusedImages(t.Context()))
 	require.Equal(t, recorder{"Warning InvalidImageID ImageID is not valid, skipping, image: "}, events)
 	require.Len(t, s.removed, 2)
-	require.NotContains(t, s.removed, &runtimeapi.ImageSpec{}, "nothing is deleted by an empty id")
+	require.NotContains(t, s.removed, &runtimeapi.ImageSpec{}, "no deletion may use an empty ID")
 }
 
 func TestInspect_OneStatusPerContainer(t *testing.T) {
@@ -258,7 +258,7 @@ func TestInspect_OneStatusPerContainer(t *testing.T) {
 	require.Equal(t, 21, r.calls("ContainerStatus"))
 }
 
-// snapshot is a runtime that answers from an earlier list.
+// snapshot is a runtime that responds with an earlier list.
 type snapshot struct {
 	imagegc.Runtime
 	list []*runtimeapi.Container
@@ -290,11 +290,11 @@ func TestInspect_FailureProtectsAllImages(t *testing.T) {
 	r.clock.Step(3 * time.Minute)
 	require.ErrorContains(t, r.DeleteUnusedImages(t.Context()), "corrupt")
 	require.ErrorContains(t, r.DeleteUnusedImages(t.Context()), "corrupt")
-	require.Equal(t, 2, r.calls("ContainerStatus"), "it is not requested in each pass")
+	require.Equal(t, 2, r.calls("ContainerStatus"), "the status must not be requested in each pass")
 	require.Equal(t, "app:1 models:1", r.there())
 	r.clock.Step(2 * time.Minute)
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))
-	require.Equal(t, "app:1 models:1", r.there(), "now it is known")
+	require.Equal(t, "app:1 models:1", r.there(), "now the volume's image must be protected")
 }
 
 func TestInspect_PersistentFailureProtectsAllImagesForTenMinutes(t *testing.T) {
@@ -306,7 +306,7 @@ func TestInspect_PersistentFailureProtectsAllImagesForTenMinutes(t *testing.T) {
 	require.ErrorContains(t, r.DeleteUnusedImages(t.Context()), "corrupt")
 	r.clock.Step(1)
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))
-	require.Equal(t, "app:1", r.there(), "its own image is known from the list")
+	require.Equal(t, "app:1", r.there(), "the container's own image must be protected by the list")
 }
 
 func TestInspect_FailureOfAnExitedContainerProtectsOnlyItsImage(t *testing.T) {
@@ -320,7 +320,7 @@ func TestInspect_FailureOfAnExitedContainerProtectsOnlyItsImage(t *testing.T) {
 	require.Equal(t, "app:1", r.there())
 }
 
-// No container of a pause image is ever listed, and not every runtime pins it.
+// No list contains the container of a pause image, and not every runtime pins the image.
 func TestCollect_KeepsPauseImages(t *testing.T) {
 	r := newRig(t, []string{
 		"registry.k8s.io/pause:3.10 1MiB", "rancher/mirrored-pause:3.6 1MiB", "pause-amd64:3.1 1MiB",
@@ -340,7 +340,7 @@ func TestInspect_ContainerDeletedSinceTheListIsNoError(t *testing.T) {
 	require.NoError(t, r.node.Fail("ContainerStatus", fakecri.Fault{Err: grpcstatus.Error(codes.NotFound, "gone")}))
 	r.old()
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))
-	require.Equal(t, "app:1", r.there(), "what the list said of it counts in this pass")
+	require.Equal(t, "app:1", r.there(), "the listed image of the container must be protected in this pass")
 }
 
 func TestCollect_SeesContainersCreatedDuringLongDeletions(t *testing.T) {

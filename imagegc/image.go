@@ -30,11 +30,11 @@ type Image struct {
 	// uses it was last listed. LastUsed is zero if no such container was ever listed.
 	FirstDetected time.Time `json:"firstDetected,omitzero"`
 	LastUsed      time.Time `json:"lastUsed,omitzero"`
-	// Containers is how many containers use it, as their image or as a volume.
+	// Containers is how many containers use the image, as their image or as a volume.
 	Containers int `json:"containers,omitempty"`
 	// Pinned reports whether the runtime has pinned the image.
 	Pinned bool `json:"pinned,omitempty"`
-	// LeasedBy are the owners of its leases, sorted. LeasedUntil is when the last lease
+	// LeasedBy are the owners of the image's leases, sorted. LeasedUntil is when the last lease
 	// ends.
 	LeasedBy    []string  `json:"leasedBy,omitempty"`
 	LeasedUntil time.Time `json:"leasedUntil,omitzero"`

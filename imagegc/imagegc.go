@@ -200,8 +200,9 @@ func (m *Manager) DeleteUnusedImages(ctx context.Context) error {
 }
 
 // Plan returns what [Manager.Collect] would do now, and why, computed from the image sizes
-// that the runtime reports. It deletes nothing. If Plan returns an error, a collection
-// would fail as well, but might first delete images that have reached MaxAge.
+// that the runtime reports. It deletes nothing. If the image filesystem cannot be measured,
+// Plan returns the error, and the plan of a collection that frees no space but deletes the
+// images that have reached MaxAge. After any other error, the plan is the zero value.
 func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	if err := m.lock(ctx); err != nil {
 		return Plan{}, err
@@ -212,13 +213,11 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	var u Usage
+	var err error
 	if m.cfg.FS != nil {
-		var err error
-		if u, err = m.usage(ctx); err != nil {
-			return Plan{}, err
-		}
+		u, err = m.usage(ctx)
 	}
-	return newPlan(now, m.snapshot(), m.cfg.Policy, u), nil
+	return newPlan(now, m.snapshot(), m.cfg.Policy, u), err
 }
 
 // lock waits until no other pass runs or ctx is done.

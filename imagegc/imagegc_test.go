@@ -49,7 +49,7 @@ func TestCollect_EqualLastUseIsOrderedByFirstDetection(t *testing.T) {
 	require.NoError(t, err)
 	_, podA := r.create("a:1")
 	_, podB := r.create("b:1")
-	r.old() // both last used now
+	r.old() // both images were last used now
 	require.NoError(t, r.node.RemovePodSandbox(t.Context(), podA))
 	require.NoError(t, r.node.RemovePodSandbox(t.Context(), podB))
 	res, err := r.Free(t.Context(), 1)
@@ -68,7 +68,7 @@ func TestDeleteUnusedImages_DeletesAllUnprotectedImages(t *testing.T) {
 
 	require.NoError(t, r.DeleteUnusedImages(t.Context()), "again")
 	require.Empty(t, r.last.Removed)
-	require.Len(t, r.hooks, 1, "nothing was tried the second time")
+	require.Len(t, r.hooks, 1, "the second call must not try a deletion")
 }
 
 func TestUse_ContainersInAnyState(t *testing.T) {
@@ -100,7 +100,7 @@ func TestUse_IsRememberedAfterTheContainerWasDeleted(t *testing.T) {
 	r.old()
 	_, err = r.Free(t.Context(), 1)
 	require.NoError(t, err)
-	require.Equal(t, "a:1", r.there(), "the one never used went")
+	require.Equal(t, "a:1", r.there(), "the unused image must be deleted")
 }
 
 func TestCollect_KeepsPinnedImagesUntilTheyAreUnpinned(t *testing.T) {
@@ -120,7 +120,7 @@ func TestCollect_KeepsPinnedImagesUntilTheyAreUnpinned(t *testing.T) {
 	require.Empty(t, r.there())
 }
 
-// unpinned removes the pins when the test requests it.
+// unpinned is a runtime that removes the pins on request.
 type unpinned struct {
 	*fakecri.Node
 	pinned *bool
@@ -139,7 +139,7 @@ func TestCollect_FailedDeletionDoesNotStopOthers(t *testing.T) {
 	r.old()
 	require.NoError(t, r.node.Fail("RemoveImage", fakecri.Fault{Object: r.id("stuck:1"), Err: errors.New("busy")}))
 	r.fill(85)
-	require.NoError(t, r.collect(), "enough was freed all the same")
+	require.NoError(t, r.collect(), "the pass must succeed, because enough was freed")
 	require.Equal(t, []string{"a:1 space", "b:1 space"}, removed(r.last))
 	require.EqualError(t, r.last.Failed[0].Err, "remove image docker.io/library/stuck:1: busy")
 
@@ -152,7 +152,7 @@ func TestCollect_FailedDeletionDoesNotStopOthers(t *testing.T) {
 		require.Contains(t, plan.String(), "in a row), for another")
 		_, err = r.Free(t.Context(), 50*gib)
 		require.Error(t, err)
-		require.LessOrEqual(t, tries()-before, 1, "only c, the first time")
+		require.LessOrEqual(t, tries()-before, 1, "only c may be tried")
 		before = tries()
 		r.clock.Step(1)
 		_, err = r.Free(t.Context(), 50*gib)
@@ -181,7 +181,7 @@ func TestCollect_NotEnoughSpaceIsAnErrorAndAnEvent(t *testing.T) {
 	require.Equal(t, [][]string{{}}, r.hooks)
 
 	require.Error(t, r.collect())
-	require.Len(t, r.events, 1, "said already")
+	require.Len(t, r.events, 1, "the event must not be repeated")
 	r.clock.Step(time.Hour)
 	require.Error(t, r.collect())
 	require.Len(t, r.events, 2)
@@ -195,12 +195,12 @@ func TestCollect_NotEnoughSpaceAndAFailedDeletion(t *testing.T) {
 	err := r.collect()
 	require.ErrorContains(t, err, "wanted to free 10737418240 bytes, but freed 1073741824 bytes space with errors in image deletion: "+
 		"remove image docker.io/library/b:1: busy")
-	require.NotErrorAs(t, err, new(*imagegc.SpaceError), "it might be enough with that image")
+	require.NotErrorAs(t, err, new(*imagegc.SpaceError), "there must be no SpaceError, because the failed image might free enough")
 	require.Empty(t, r.events)
-	require.Equal(t, [][]string{{r.id("b:1")}}, r.hooks, "in spite of the failure")
+	require.Equal(t, [][]string{{r.id("b:1")}}, r.hooks, "AfterGC must be called in spite of the failure")
 
 	err = r.collect()
-	require.ErrorAs(t, err, new(*imagegc.SpaceError), "nothing is tried again within a minute")
+	require.ErrorAs(t, err, new(*imagegc.SpaceError), "the pass must fail, because no deletion is retried within a minute")
 	require.Len(t, r.events, 1)
 }
 
@@ -217,12 +217,14 @@ func TestCollect_FilesystemThatCannotBeMeasured(t *testing.T) {
 	r.old()
 	r.fs.err = errors.New("no such device")
 	require.EqualError(t, r.collect(), "measure image filesystem: no such device")
-	_, err := r.Plan(t.Context())
+	plan, err := r.Plan(t.Context())
 	require.ErrorContains(t, err, "no such device")
+	require.Contains(t, plan.String(), "image filesystem: not measured, no space is freed")
+	require.Len(t, plan.Decisions, 1, "the plan must contain the known images")
 	_, err = r.Free(t.Context(), 1)
 	require.ErrorContains(t, err, "no such device")
 	require.Equal(t, "a:1", r.there())
-	require.NoError(t, r.DeleteUnusedImages(t.Context()), "needs no measure")
+	require.NoError(t, r.DeleteUnusedImages(t.Context()), "the deletion must work without a measurement")
 	require.Empty(t, r.there())
 }
 
@@ -262,18 +264,18 @@ func TestCollect_StopsByMeasurementNotBySizes(t *testing.T) { // kubernetes#1206
 		return u
 	}
 	require.NoError(t, r.collect())
-	require.Len(t, r.last.Removed, 3, "10 GiB by 3 images of 1 GiB")
+	require.Len(t, r.last.Removed, 3, "3 images of 1 GiB must free 10 GiB")
 
 	r = newRig(t, []string{"a:1 9GiB", "b:1 9GiB", "c:1 9GiB", "d:1 9GiB"})
 	r.old()
 	r.fill(90)
 	start = r.node.DiskUsage().AvailableBytes
-	r.fs.change = func(u imagegc.Usage) imagegc.Usage { // shared layers: a third of it
+	r.fs.change = func(u imagegc.Usage) imagegc.Usage { // shared layers: a third of the size is freed
 		u.AvailableBytes = start + (u.AvailableBytes-start)/3
 		return u
 	}
 	require.NoError(t, r.collect())
-	require.Len(t, r.last.Removed, 4, "12 GiB by 4 images of 9 GiB")
+	require.Len(t, r.last.Removed, 4, "4 images of 9 GiB must free 12 GiB")
 }
 
 func TestCollect_FailedMeasurementEndsThePass(t *testing.T) {
@@ -296,18 +298,18 @@ func TestFree(t *testing.T) {
 	_, err = r.Free(t.Context(), 5*gib)
 	require.ErrorAs(t, err, new(*imagegc.SpaceError))
 	require.Empty(t, r.there())
-	require.Empty(t, r.events, "the error is for the caller")
+	require.Empty(t, r.events, "the error must be returned to the caller, not recorded as an event")
 	_, err = r.Free(t.Context(), 0)
 	require.NoError(t, err)
 }
 
-// Without an FS, images are deleted only for their age or by a caller.
+// Without an FS, images are deleted only by age or by a caller.
 func TestCollect_WithoutAFilesystem(t *testing.T) {
 	r := newRig(t, []string{"a:1 99GiB", "b:1 512MiB"}, func(c *imagegc.Config) { c.FS, c.Policy.MaxAge = nil, 24*time.Hour })
 	r.old()
 	res, err := r.Collect(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, imagegc.Result{At: r.clock.Now()}, res, "full, and not for age")
+	require.Equal(t, imagegc.Result{At: r.clock.Now()}, res, "a full disk must be ignored without an FS, and no image exceeds MaxAge")
 	plan, err := r.Plan(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, plan.UsedPercent)
@@ -378,7 +380,7 @@ func TestCollect_EmptyAnswers(t *testing.T) {
 	r.create("a:1")
 	for _, method := range []string{"ListImages", "ListContainers", "ContainerStatus"} {
 		require.NoError(t, r.node.Fail(method, fakecri.Fault{Answer: fakecri.Answer{Nil: true}}))
-		_ = r.DeleteUnusedImages(t.Context()) // an error, or nothing known to delete
+		_ = r.DeleteUnusedImages(t.Context()) // the call may fail, or find no image to delete
 		r.node.ClearFaults("")
 		require.NoError(t, r.node.Fail(method, fakecri.Fault{Answer: fakecri.Answer{Bare: true}}))
 		_ = r.DeleteUnusedImages(t.Context())
@@ -406,7 +408,7 @@ func TestCollect_ReturnsWhenCancelled(t *testing.T) {
 func TestImages_ForTheNodeStatus(t *testing.T) {
 	r := newRig(t, []string{"small:1 1MiB", "large:1 9MiB tag=large:2 tag=large:3 tag=large:4 tag=large:5 tag=large:6", "mid:1 5MiB", "mid:2 5MiB"},
 		func(c *imagegc.Config) { c.MaxNodeImages = 3 })
-	require.Empty(t, r.Images())
+	require.Nil(t, r.Images(), "not listed yet")
 	require.NoError(t, r.Detect(t.Context()))
 	images := r.Images()
 	require.Len(t, images, 3)

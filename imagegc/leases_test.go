@@ -65,7 +65,7 @@ func TestAcquire_AgainExtendsTheLease(t *testing.T) {
 	former := r.Acquire("a:1", "pod/app", 10*time.Minute)
 	r.clock.Step(9 * time.Minute)
 	release := r.Acquire("a:1", "pod/app", 10*time.Minute)
-	former() // no longer counts
+	former() // the previous lease no longer counts
 	r.clock.Step(9 * time.Minute)
 	require.Equal(t, "a:1", r.deleteUnused())
 	release()
@@ -89,10 +89,10 @@ func TestAcquire_DuringAPassCounts(t *testing.T) {
 		c.Observer.Removed = func(imagegc.Image, imagegc.Reason, time.Duration, error) { m.Acquire("b:1", "pod/app", time.Hour) }
 	})
 	require.NoError(t, m.DeleteUnusedImages(t.Context()))
-	require.Equal(t, "b:1", r.there(), "selected, but not begun")
+	require.Equal(t, "b:1", r.there(), "the image was selected, but its deletion had not started")
 }
 
-// slow removes images when the test requests it.
+// slow is a runtime that completes removals on request.
 type slow struct {
 	*script
 	entered chan string
@@ -117,7 +117,7 @@ func TestAcquire_WaitsOnlyForADeletionOfItsImage(t *testing.T) {
 		go func() { done <- m.DeleteUnusedImages(t.Context()) }()
 		<-s.entered
 
-		m.Acquire("other:1", "pod/other", time.Hour) // at once
+		m.Acquire("other:1", "pod/other", time.Hour) // must return at once
 		acquired := make(chan struct{})
 		go func() {
 			m.Acquire("web:1", "pod/app", time.Hour)
@@ -126,7 +126,7 @@ func TestAcquire_WaitsOnlyForADeletionOfItsImage(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-acquired:
-			t.Fatal("the image neither exists nor was deleted")
+			t.Fatal("Acquire must wait for the deletion")
 		default:
 		}
 		close(s.gate)
@@ -150,7 +150,7 @@ func TestCollect_HungDeletionTimesOutAndBacksOff(t *testing.T) {
 	})
 }
 
-// A deletion that was cancelled with its pass does not count as a failure of the image.
+// A deletion that is cancelled with its pass does not count as a failure of the image.
 func TestCollect_CancelledDeletionDoesNotBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{script: &script{images: []*runtimeapi.Image{web()}}, entered: make(chan string, 9), gate: make(chan struct{}, 1)}
@@ -163,6 +163,6 @@ func TestCollect_CancelledDeletionDoesNotBackOff(t *testing.T) {
 		require.ErrorIs(t, <-done, context.Canceled)
 		s.gate <- struct{}{}
 		require.NoError(t, m.DeleteUnusedImages(t.Context()))
-		require.Len(t, s.entered, 1, "the next pass tries it at once")
+		require.Len(t, s.entered, 1, "the next pass must retry without back-off")
 	})
 }

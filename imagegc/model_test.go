@@ -18,19 +18,19 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// walk is a random walk over a fake node with a simple model of what must be kept.
+// walk is a random walk over a fake node with a simple model of the protected images.
 type walk struct {
 	*rig
-	mu     sync.Mutex // of deletions
+	mu     sync.Mutex // guards the fields that deletions change
 	rng    *rand.Rand
 	seed   uint64
-	used   map[string][]string  // sandbox: images
-	seen   map[string]time.Time // image: when the Manager first saw it
-	leased map[string]time.Time // image: until
+	used   map[string][]string  // images by sandbox
+	seen   map[string]time.Time // time of the first detection, by image
+	leased map[string]time.Time // end of the lease, by image
 	option func(*imagegc.Config)
 }
 
-// watched checks before each deletion whether it is allowed.
+// watched is a runtime that checks before each deletion whether it is permitted.
 type watched struct {
 	*fakecri.Node
 	w *walk
@@ -86,7 +86,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	return w
 }
 
-// note records what the Manager detects.
+// note updates the model after a detection by the Manager.
 func (w *walk) note() {
 	images, err := w.node.ListImages(w.t.Context(), nil)
 	require.NoError(w.t, err)
@@ -144,7 +144,7 @@ func (w *walk) step() {
 		_ = w.collect()
 		w.node.ClearFaults("")
 	case 8:
-		w.Manager = w.manager(w.option) // a restart, which forgets leases
+		w.Manager = w.manager(w.option) // a restart, after which leases are lost
 		clear(w.leased)
 		require.NoError(w.t, w.Detect(ctx))
 	default:

@@ -42,7 +42,7 @@ func TestPlan_MatchesCollectIfSizesAreExact(t *testing.T) {
 			}
 		}
 		_ = r.collect()
-		require.Equal(t, would, removed(r.last), "at %d%%", 80+percent)
+		require.Equal(t, would, removed(r.last), "disk usage of %d%%", 80+percent)
 		require.Equal(t, plan.WantBytes, r.last.WantBytes)
 	}
 }
@@ -64,7 +64,7 @@ func TestPlan_RoundTripsThroughJSON(t *testing.T) {
 	} {
 		require.Contains(t, string(data), part)
 	}
-	require.NotContains(t, string(data), "0001-01-01", "unknown times are left out")
+	require.NotContains(t, string(data), "0001-01-01", "unknown times must be omitted")
 	var again imagegc.Plan
 	require.NoError(t, json.Unmarshal(data, &again))
 	require.Equal(t, plan.String(), again.String())

@@ -96,7 +96,7 @@ func TestConfig_OptionalFieldsMayBeZero(t *testing.T) {
 	require.NoError(t, err)
 	_, err = m.Collect(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, m.DeleteUnusedImages(t.Context()), "all are young")
+	require.NoError(t, m.DeleteUnusedImages(t.Context()), "all images are younger than MinAge")
 	_, err = m.Plan(t.Context())
 	require.NoError(t, err)
 }

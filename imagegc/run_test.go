@@ -90,7 +90,7 @@ func (f *failing) with(change func(*imagegc.Config)) func(*imagegc.Config) {
 	}
 }
 
-// pause lets time pass and waits until everything that is due has happened.
+// pause advances the time and waits until all goroutines are idle.
 func pause(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -107,7 +107,7 @@ func TestRun_CollectsEachPeriodAndDetectsInBetween(t *testing.T) {
 		defer cancel()
 		require.NoError(t, m.Run(ctx))
 		require.Equal(t, 12, collections)
-		require.Equal(t, 60, f.images, "one list of each kind a minute")
+		require.Equal(t, 60, f.images, "one list of each kind per minute")
 		require.Equal(t, 60, f.containers)
 		require.Equal(t, 12, f.fss)
 	})
@@ -123,7 +123,7 @@ func TestRun_SavesTheAgesAtItsEnd(t *testing.T) {
 		require.NoError(t, m.Run(ctx))
 		require.Equal(t, 2, store.saves)
 		for _, age := range store.ages.Images {
-			require.Equal(t, 10*time.Second, store.ages.SavedAt.Sub(age.FirstDetected), "not as old as when it was first detected")
+			require.Equal(t, 10*time.Second, store.ages.SavedAt.Sub(age.FirstDetected), "the saved age must include the time since the first detection")
 		}
 		require.Len(t, store.ages.Images, 1)
 	})
@@ -148,7 +148,7 @@ func TestRun_WithNothingToCollectRecordsTheAges(t *testing.T) {
 		f.fail(nil)
 		m.Trigger()
 		synctest.Wait()
-		require.EqualValues(t, 1, collections.Load(), "asked for")
+		require.EqualValues(t, 1, collections.Load(), "one collection, by Trigger")
 		require.ErrorIs(t, m.Run(t.Context()), imagegc.ErrRunning)
 		cancel()
 		require.NoError(t, <-done)
@@ -164,7 +164,7 @@ func TestRun_SecondFailureIsAnEvent(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- m.Run(ctx) }()
 		synctest.Wait()
-		require.Empty(t, events.all(), "the runtime may be starting")
+		require.Empty(t, events.all(), "the first failures must not be recorded, because the runtime may be starting")
 		pause(5 * time.Minute)
 		want := "Warning ImageGCFailed list images: restarting"
 		require.Equal(t, recorder{want}, events.all())
@@ -177,9 +177,9 @@ func TestRun_SecondFailureIsAnEvent(t *testing.T) {
 		pause(5 * time.Minute)
 		f.fail(errors.New("restarting"))
 		pause(5 * time.Minute)
-		require.Len(t, events.all(), 2, "a first failure again")
+		require.Len(t, events.all(), 2, "after a success, a first failure must be recorded again")
 		pause(5 * time.Minute)
-		require.Len(t, events.all(), 3, "a success has ended the silence")
+		require.Len(t, events.all(), 3, "a success must end the suppression of events")
 		cancel()
 		require.NoError(t, <-done)
 	})
@@ -196,11 +196,11 @@ func TestRun_CancellationIsNoFailure(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- m.Run(ctx) }()
-		<-s.entered // a deletion is under way
+		<-s.entered // a deletion is in progress
 
 		waiting, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		require.ErrorIs(t, m.Detect(waiting), context.DeadlineExceeded, "waiting for a pass ends with the context")
+		require.ErrorIs(t, m.Detect(waiting), context.DeadlineExceeded, "waiting for a pass must end with the context")
 		cancel()
 		require.NoError(t, <-done)
 		require.Empty(t, events)

@@ -20,25 +20,25 @@ const (
 // Reasons for which images are kept. A [Decision] has the first reason that applies, in this
 // order.
 const (
-	// ReasonInUse: a container uses it.
+	// ReasonInUse: a container uses the image.
 	ReasonInUse Reason = "in use"
-	// ReasonPinned: the runtime has pinned it.
+	// ReasonPinned: the runtime has pinned the image.
 	ReasonPinned Reason = "pinned"
-	// ReasonSandbox: it is a pause image. Sandboxes use it, but no listed container does.
+	// ReasonSandbox: the image is a pause image. Sandboxes use it, but no listed container does.
 	ReasonSandbox Reason = "sandbox image"
-	// ReasonLeased: a caller is about to use it.
+	// ReasonLeased: a caller is about to use the image.
 	ReasonLeased Reason = "leased"
 	// ReasonKept: the user's preference is [Keep].
 	ReasonKept Reason = "kept"
-	// ReasonNoID: the runtime lists it without an id, so that it cannot be deleted.
+	// ReasonNoID: the runtime lists the image without an id, so that it cannot be deleted.
 	ReasonNoID Reason = "no id"
-	// ReasonYoung: it was first seen less than MinAge ago.
+	// ReasonYoung: the image was first seen less than MinAge ago.
 	ReasonYoung Reason = "young"
-	// ReasonRecent: it was in use less than MinUnused ago.
+	// ReasonRecent: the image was in use less than MinUnused ago.
 	ReasonRecent Reason = "recently used"
-	// ReasonBackoff: its deletion failed and will be retried later.
+	// ReasonBackoff: the deletion of the image failed and will be retried later.
 	ReasonBackoff Reason = "backing off"
-	// ReasonNotNeeded: it may be deleted, but there is enough space.
+	// ReasonNotNeeded: the image may be deleted, but there is enough space.
 	ReasonNotNeeded Reason = "not needed"
 )
 
@@ -70,7 +70,7 @@ type Decision struct {
 //
 // The result starts with the images that may be deleted, in the order of deletion: images
 // that have reached MaxAge if the goal is Aged, then preferred images, then other images.
-// In each group, they are sorted by last use, never used images first, then by first
+// In each group, the images are sorted by last use, never used images first, then by first
 // detection, then by size, the largest first. Delete is set for as many images as the goal
 // needs. Protected images follow, sorted by name. A larger Bytes deletes at least the
 // images that a smaller Bytes deletes.

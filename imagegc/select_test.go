@@ -59,7 +59,7 @@ func TestPlanDeletions_ReasonsEndExactlyAtUntil(t *testing.T) {
 		return imagegc.PlanDeletions(at, []imagegc.Image{img}, policy, imagegc.Goal{All: true})[0].Delete
 	}
 	require.False(t, due(noon().Add(2*time.Minute-1), imagegc.Policy{}))
-	require.True(t, due(noon().Add(2*time.Minute), imagegc.Policy{}), "MinAge is over")
+	require.True(t, due(noon().Add(2*time.Minute), imagegc.Policy{}), "MinAge has passed")
 	img.LastUsed = noon().Add(time.Minute)
 	require.False(t, due(noon().Add(6*time.Minute-1), imagegc.Policy{MinUnused: 5 * time.Minute}))
 	require.True(t, due(noon().Add(6*time.Minute), imagegc.Policy{MinUnused: 5 * time.Minute}))
@@ -156,7 +156,7 @@ func TestPlanDeletions_Properties(t *testing.T) {
 				continue
 			}
 			img := v.Image
-			require.True(t, i == 0 || got[i-1].Delete, "those that go are first, seed %d", seed)
+			require.True(t, i == 0 || got[i-1].Delete, "deleted images must come first, seed %d", seed)
 			require.Zero(t, img.Containers, "seed %d", seed)
 			require.False(t, img.Pinned || len(img.LeasedBy) > 0 || img.Preference == imagegc.Keep, "seed %d", seed)
 			require.GreaterOrEqual(t, noon().Sub(img.FirstDetected), *policy.MinAge, "seed %d", seed)
@@ -165,7 +165,7 @@ func TestPlanDeletions_Properties(t *testing.T) {
 				require.GreaterOrEqual(t, noon().Sub(img.LastUsed), policy.MinUnused, "seed %d", seed)
 			}
 			if v.Reason == imagegc.ReasonSpace && !goal.All {
-				require.Less(t, freed, goal.Bytes, "no more than needed, seed %d", seed)
+				require.Less(t, freed, goal.Bytes, "no more than necessary must be deleted, seed %d", seed)
 			}
 			if freed += img.SizeBytes; freed < img.SizeBytes {
 				freed = math.MaxUint64
@@ -175,15 +175,15 @@ func TestPlanDeletions_Properties(t *testing.T) {
 		more := goal
 		more.Bytes += rng.Uint64N(200)
 		wider := chosen(imagegc.PlanDeletions(noon(), images, policy, more))
-		require.Equal(t, chosen(got), wider[:len(chosen(got))], "monotone in bytes, seed %d", seed)
+		require.Equal(t, chosen(got), wider[:len(chosen(got))], "a larger goal must only add deletions, seed %d", seed)
 
 		shuffled := slices.Clone(images)
 		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		require.Equal(t, got, imagegc.PlanDeletions(noon(), shuffled, policy, goal), "whatever the order, seed %d", seed)
+		require.Equal(t, got, imagegc.PlanDeletions(noon(), shuffled, policy, goal), "the order of the input must not matter, seed %d", seed)
 
 		left := slices.DeleteFunc(shuffled, func(i imagegc.Image) bool { return slices.Contains(chosen(got), i.ID) })
 		again := imagegc.PlanDeletions(noon(), left, policy, imagegc.Goal{Aged: goal.Aged, All: goal.All})
-		require.Empty(t, chosen(again), "idempotent, seed %d", seed)
+		require.Empty(t, chosen(again), "a second plan must be empty, seed %d", seed)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestPlanDeletions_MaxAgeAndAnImageFirstSeenInThisPass(t *testing.T) { // th
 	v := imagegc.PlanDeletions(noon(), []imagegc.Image{img}, imagegc.Policy{MaxAge: time.Minute}, imagegc.Goal{Aged: true})
 	require.Equal(t, imagegc.ReasonYoung, v[0].Reason)
 	v = imagegc.PlanDeletions(noon(), []imagegc.Image{img}, imagegc.Policy{MinAge: new(time.Duration(0)), MaxAge: time.Minute}, imagegc.Goal{Aged: true})
-	require.Equal(t, imagegc.ReasonNotNeeded, v[0].Reason, "never used, but only just there")
+	require.Equal(t, imagegc.ReasonNotNeeded, v[0].Reason, "an image that was never used, and has just been detected")
 	v = imagegc.PlanDeletions(noon().Add(time.Minute+1), []imagegc.Image{img}, imagegc.Policy{MinAge: new(time.Duration(0)), MaxAge: time.Minute}, imagegc.Goal{Aged: true})
 	require.Equal(t, imagegc.ReasonAge, v[0].Reason)
 }

@@ -29,7 +29,7 @@ func TestAges_FileStaysReadable(t *testing.T) {
 	f := state.Files(dir)
 	got, err := imagegc.LoadAges(t.Context(), f)
 	require.NoError(t, err)
-	require.Empty(t, got, "there is no file")
+	require.Empty(t, got, "the file does not exist")
 	for n := range 3 {
 		require.NoError(t, imagegc.SaveAges(t.Context(), f, ages(n)))
 		got, err = imagegc.LoadAges(t.Context(), f)
@@ -43,7 +43,7 @@ func TestAges_FileStaysReadable(t *testing.T) {
 		"`+hexB+`,kata":{"firstDetected":"2026-01-02T11:58:00Z"}}}`, string(data))
 }
 
-// found is a folder in which an agent finds this file.
+// found returns a store in a directory that contains this file.
 func found(t *testing.T, text string) (store imagegc.Store, path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,7 +63,7 @@ func TestAges_CrashDuringASaveLosesAtMostThatSave(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ages(1), got)
 	}
-	require.NoError(t, imagegc.SaveAges(t.Context(), f, ages(2)), "and the next save works")
+	require.NoError(t, imagegc.SaveAges(t.Context(), f, ages(2)), "the next save must succeed")
 	got, err := imagegc.LoadAges(t.Context(), f)
 	require.NoError(t, err)
 	require.Equal(t, ages(2), got)
@@ -79,7 +79,7 @@ func TestAges_ReadAndWriteErrors(t *testing.T) {
 	require.ErrorContains(t, imagegc.SaveAges(t.Context(), state.Files(path), imagegc.Ages{}), "save ages of images: ")
 
 	year := imagegc.Ages{Images: map[string]imagegc.Age{"x": {FirstDetected: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}}}
-	require.Error(t, imagegc.SaveAges(t.Context(), f, year), "JSON has no such year")
+	require.Error(t, imagegc.SaveAges(t.Context(), f, year), "JSON does not support this year")
 }
 
 func FuzzLoad(f *testing.F) {
@@ -174,13 +174,13 @@ func TestAges_AreSavedOnChangesAndOncePerPeriod(t *testing.T) {
 		return store.saves
 	}
 	require.Equal(t, 1, saves())
-	require.Equal(t, 1, saves(), "nothing has changed")
+	require.Equal(t, 1, saves(), "without a change, nothing must be saved")
 	_, sandbox := r.create("a:1")
-	require.Equal(t, 2, saves(), "in use")
+	require.Equal(t, 2, saves(), "the start of use must be saved")
 	r.clock.Step(time.Minute)
 	require.Equal(t, 2, saves())
 	require.NoError(t, r.node.RemovePodSandbox(t.Context(), sandbox))
-	require.Equal(t, 3, saves(), "no longer in use")
+	require.Equal(t, 3, saves(), "the end of use must be saved")
 	r.clock.Step(5 * time.Minute)
 	require.Equal(t, 4, saves())
 	require.NoError(t, r.node.RemoveImage(t.Context(), &runtimeapi.ImageSpec{Image: "a:1"}))
@@ -201,7 +201,7 @@ func TestAges_FailingStoreDoesNotStopThePass(t *testing.T) {
 	require.Equal(t, []string{"read ages of images: unreadable", "save ages of images: full", "save ages of images: full"}, said)
 	store.saveErr = nil
 	require.NoError(t, r.Detect(t.Context()))
-	require.Equal(t, 3, store.saves, "what was not saved is saved later")
+	require.Equal(t, 3, store.saves, "a failed save must be repeated")
 }
 
 func TestAges_FromTheFutureCountAsNew(t *testing.T) {
@@ -262,7 +262,7 @@ func TestAges_SettingTheClockDuringARestartMakesNoImageOlder(t *testing.T) {
 	day := imagegc.Policy{MaxAge: 24 * time.Hour}
 	for _, test := range []struct {
 		name          string
-		saved, loaded time.Duration // how far the clock was off
+		saved, loaded time.Duration // error of the clock
 	}{
 		{"set before the start", -years, 0},
 		{"set after the start", -years, -years},
@@ -300,5 +300,5 @@ func TestAges_SettingTheClockChangesNoOrder(t *testing.T) {
 	images = append(images, imagegc.Image{ID: "second", FirstDetected: wall.Now().Add(time.Minute)})
 	v := imagegc.PlanDeletions(wall.Now().Add(time.Hour), images, imagegc.Policy{}, imagegc.Goal{All: true})
 	require.Equal(t, []string{"first", "second"}, []string{v[0].Image.ID, v[1].Image.ID})
-	require.True(t, v[0].Delete, "it was seen an hour ago, whatever the wall said")
+	require.True(t, v[0].Delete, "the image was detected an hour ago, independent of the wall clock")
 }

@@ -87,10 +87,9 @@ type AdmitObserver struct {
 
 // ChainConfig configures a [Chain].
 type ChainConfig struct {
-	// Handlers are called in the order of the list. In the kubelet, the handler
-	// for evictions is before the handlers for resources and for the checks of
-	// [NodeHandler], and the handler for node shutdown is last. An empty list
-	// admits every pod.
+	// Handlers are called in the order of the list. The kubelet's order is:
+	// evictions, resources, the checks of [NodeHandler], node shutdown. An
+	// empty list admits every pod.
 	Handlers []NamedHandler
 	// Clock measures how long handlers take. Default the system clock.
 	Clock clock.PassiveClock

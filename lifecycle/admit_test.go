@@ -118,10 +118,10 @@ func TestActiveDeadline(t *testing.T) {
 	require.Equal(t, goes, handler.ShouldEvict(pod))
 
 	for name, change := range map[string]func(*corev1.Pod){
-		"no deadline": func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = nil },
-		"not started": func(p *corev1.Pod) { p.Status.StartTime = nil },
-		"no time":     func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{} },
-		"a huge one":  func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1<<63 - 1)) },
+		"no deadline":               func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = nil },
+		"not started":               func(p *corev1.Pod) { p.Status.StartTime = nil },
+		"no time":                   func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{} },
+		"a deadline that overflows": func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1<<63 - 1)) },
 	} {
 		other := pod.DeepCopy()
 		change(other)
@@ -133,11 +133,11 @@ func TestActiveDeadline(t *testing.T) {
 	handler.Status = func(uid types.UID) (corev1.PodStatus, bool) {
 		return corev1.PodStatus{StartTime: &newer}, uid == "a"
 	}
-	require.False(t, handler.ShouldSync(pod), "the status manager knows better")
+	require.False(t, handler.ShouldSync(pod), "the status manager's start time must be used")
 	pod.UID = "b"
-	require.True(t, handler.ShouldSync(pod), "of this one it knows nothing")
+	require.True(t, handler.ShouldSync(pod), "a pod without a known start time must not exceed its deadline")
 
-	require.True(t, lifecycle.ActiveDeadline{}.ShouldSync(pod), "long ago by the system clock")
+	require.True(t, lifecycle.ActiveDeadline{}.ShouldSync(pod), "by the system clock, the pod started long ago")
 }
 
 func TestSyncHandlers_SeveralAsOne(t *testing.T) {
@@ -189,14 +189,14 @@ func TestNodeHandler_FirstReason(t *testing.T) {
 		pod    *corev1.Pod
 		reason string
 	}{
-		"fits":                   {pod: &corev1.Pod{}},
-		"nothing known of node":  {cfg: lifecycle.NodeConfig{Node: fails}, pod: &corev1.Pod{}, reason: "InvalidNodeInfo"},
-		"nil node":               {cfg: lifecycle.NodeConfig{Node: returns(nil)}, pod: &corev1.Pod{}, reason: "InvalidNodeInfo"},
-		"no pod":                 {reason: "UnexpectedAdmissionError"},
-		"OS before the rest":     {pod: windows, reason: "PodOSNotSupported"},
-		"groups before the rest": {pod: strict, reason: "SupplementalGroupsPolicyNotSupported"},
-		"resources before name":  {pod: big, reason: "OutOfcpu"},
-		"affinity":               {pod: podWantingFoo(), reason: "NodeAffinity"},
+		"fits":                          {pod: &corev1.Pod{}},
+		"node lookup fails":             {cfg: lifecycle.NodeConfig{Node: fails}, pod: &corev1.Pod{}, reason: "InvalidNodeInfo"},
+		"nil node":                      {cfg: lifecycle.NodeConfig{Node: returns(nil)}, pod: &corev1.Pod{}, reason: "InvalidNodeInfo"},
+		"no pod":                        {reason: "UnexpectedAdmissionError"},
+		"OS is checked first":           {pod: windows, reason: "PodOSNotSupported"},
+		"group policy is checked first": {pod: strict, reason: "SupplementalGroupsPolicyNotSupported"},
+		"resources before name":         {pod: big, reason: "OutOfcpu"},
+		"affinity":                      {pod: podWantingFoo(), reason: "NodeAffinity"},
 	} {
 		attrs := lifecycle.PodAdmitAttributes{Pod: tt.pod, OtherPods: []*corev1.Pod{podAsking("cpu", "5m", "memory", "19")}}
 		result := nodeHandler(t, tt.cfg).Admit(t.Context(), attrs)
@@ -236,16 +236,16 @@ func TestNodeHandler_ReadsTheNodeAgain(t *testing.T) {
 		allocated     bool
 		want          string
 	}{
-		{"both without", podWantingFoo(), machine(nil), machine(nil), false, "NodeAffinity"},
-		{"the fresh one with", podWantingFoo(), machine(nil), machine(foo), false, ""},
-		{"the cached one with", podWantingFoo(), machine(foo), machine(nil), false, ""},
-		{"something else is wrong too", named, machine(nil), machine(foo), false, "NodeAffinity"},
-		{"the fresh one can't be had", podWantingFoo(), machine(nil), nil, false, "NodeAffinity"},
-		{"it has run here", started(podWantingFoo()), machine(nil), machine(nil), true, ""},
-		{"it has not started", podWantingFoo(), machine(nil), machine(nil), true, "NodeAffinity"},
-		{"it has run here but its name is wrong", started(named), machine(nil), machine(foo), true, "NodeName"},
-		{"it has run here and now there is a taint", started(&corev1.Pod{}), machine(nil, taint), nil, true, ""},
-		{"it has not run here and there is a taint", started(&corev1.Pod{}), machine(nil, taint), nil, false, "TaintToleration"},
+		{"neither node matches", podWantingFoo(), machine(nil), machine(nil), false, "NodeAffinity"},
+		{"only the fresh node matches", podWantingFoo(), machine(nil), machine(foo), false, ""},
+		{"only the cached node matches", podWantingFoo(), machine(foo), machine(nil), false, ""},
+		{"the fresh node matches, but not the node name", named, machine(nil), machine(foo), false, "NodeAffinity"},
+		{"the fresh node is not available", podWantingFoo(), machine(nil), nil, false, "NodeAffinity"},
+		{"the pod has run on this node", started(podWantingFoo()), machine(nil), machine(nil), true, ""},
+		{"the pod has not started", podWantingFoo(), machine(nil), machine(nil), true, "NodeAffinity"},
+		{"the pod has run on this node, but the node name is wrong", started(named), machine(nil), machine(foo), true, "NodeName"},
+		{"the pod has run on this node, which now has a taint", started(&corev1.Pod{}), machine(nil, taint), nil, true, ""},
+		{"the pod has not run on this node, which has a taint", started(&corev1.Pod{}), machine(nil, taint), nil, false, "TaintToleration"},
 	} {
 		h := nodeHandler(t, lifecycle.NodeConfig{
 			Node:      returns(tt.cached),
@@ -270,8 +270,9 @@ func TestNodeHandler_CriticalPodPreemptsOthers(t *testing.T) {
 			return killErr
 		},
 		Events: rec,
-		Observer: lifecycle.NodeObserver{Preempted: func(preemptor, victim *corev1.Pod, err error) {
-			observed = append(observed, fmt.Sprint(preemptor.Name, " ", victim.Name, " ", err))
+		Observer: lifecycle.NodeObserver{Preempted: func(p lifecycle.Preemption) {
+			require.Equal(t, corev1.ResourceCPU, p.Resource)
+			observed = append(observed, fmt.Sprint(p.Preemptor.Name, " ", p.Victim.Name, " ", p.Err))
 		}},
 	})
 	small, large := podAsking("cpu", "3m"), podAsking("cpu", "7m")
@@ -291,10 +292,10 @@ func TestNodeHandler_CriticalPodPreemptsOthers(t *testing.T) {
 
 	plain := attrs
 	plain.Pod = podAsking("cpu", "5m")
-	require.Equal(t, lifecycle.OutOfCPU, h.Admit(t.Context(), plain).Reason, "no critical pod")
+	require.Equal(t, lifecycle.OutOfCPU, h.Admit(t.Context(), plain).Reason, "a pod that is not critical must not preempt")
 
 	critical.Spec.NodeName = "elsewhere"
-	require.Equal(t, lifecycle.NodeName, h.Admit(t.Context(), attrs).Reason, "room would not help it")
+	require.Equal(t, lifecycle.NodeName, h.Admit(t.Context(), attrs).Reason, "a pod must not preempt if preemption cannot make it fit")
 	critical.Spec.NodeName = ""
 	require.Len(t, killed, 2)
 
@@ -311,6 +312,6 @@ func TestNodeHandler_CriticalPodPreemptsOthers(t *testing.T) {
 	critical.Spec.Containers[0].Resources.Requests = res("cpu", "4m")
 	attrs.OtherPods = []*corev1.Pod{large}
 	require.Equal(t, lifecycle.UnexpectedAdmissionError, h.Admit(ctx, attrs).Reason)
-	require.Equal(t, lifecycle.OutOfCPU, nodeHandler(t, lifecycle.NodeConfig{}).Admit(t.Context(), attrs).Reason, "nobody preempts")
+	require.Equal(t, lifecycle.OutOfCPU, nodeHandler(t, lifecycle.NodeConfig{}).Admit(t.Context(), attrs).Reason, "without a Preempt function, the pod must be rejected")
 	require.Len(t, killed, 2)
 }

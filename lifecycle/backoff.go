@@ -70,9 +70,9 @@ func (c BackoffConfig) withDefaults() BackoffConfig {
 // It is safe for concurrent use.
 //
 // A key identifies what backs off independently, for example a container of a
-// pod in one version of its spec, or an image of a pod. A Backoff stores a key
-// from the first call of [Backoff.Next] for it. Later calls of Next delete keys
-// that were idle for more than twice Max.
+// pod in one version of its spec, or an image of a pod. The first call of
+// [Backoff.Next] for a key stores the key. Later calls of Next, for any key,
+// delete the keys that were idle for more than twice Max.
 type Backoff struct {
 	cfg BackoffConfig
 
@@ -86,8 +86,9 @@ type attempts struct {
 	delay time.Duration
 	// started is the time of the last call of Next.
 	started time.Time
-	// since is the last end that the caller reported, on the caller's clock.
-	// ended is the same time on the Backoff's own clock; see endOf.
+	// since is the end of the last run that the caller reported, on the
+	// caller's clock. ended is the same time on the Backoff's own clock; see
+	// endOf.
 	since, ended time.Time
 }
 
@@ -107,11 +108,11 @@ func NewBackoff(cfg BackoffConfig) (*Backoff, error) {
 // Max, or if its wait is over.
 //
 // The time since may come from another clock, such as the runtime's. The
-// Backoff compares it with its own clock only once, in the first call with this
-// value. After that, a step of the system clock neither shortens nor prolongs
-// the wait. An end in the future counts as the current time. If a new end is
-// earlier than the key's last start, the runtime's clock is behind. The end
-// then counts as the time of that start.
+// Backoff compares since with its own clock only once, in the first call with
+// this time. After that, a step of the system clock neither shortens nor
+// prolongs the wait. If since is in the future, it counts as the current time.
+// If a new since is earlier than the key's last start, the runtime's clock is
+// behind, and since counts as the time of that start.
 func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +135,7 @@ func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
-	defer b.expire(now) // deferred, because since may show that key has waited until now
+	defer b.expire(now) // deferred: since may show that key has waited until now and is not idle
 	a := b.keys[key]
 	switch {
 	case a == nil:
@@ -175,10 +176,10 @@ func (b *Backoff) Len() int {
 	return len(b.keys)
 }
 
-// endOf converts since to the Backoff's own clock and records both times. It
-// compares the wall clocks only once for each end, because now has a monotonic
-// reading and since has no such reading. The converted time has a monotonic
-// reading.
+// endOf converts since to the Backoff's own clock and records both times. The
+// converted time has a monotonic reading, which since does not have. endOf
+// converts each end only once, because a later conversion would be wrong if the
+// system clock was stepped.
 func (a *attempts) endOf(since, now time.Time) time.Time {
 	if a.ended.IsZero() || !a.since.Equal(since) {
 		isNew := since.After(a.since)
@@ -209,9 +210,9 @@ func (b *Backoff) ranLong(a *attempts, ended time.Time) bool {
 	return ended.Sub(a.started) > b.idlePeriod()
 }
 
-// isIdle reports whether the key has neither started nor waited for longer than
-// the idle period, so that its delay is reset. It also works if the end of the
-// last run was never reported.
+// isIdle reports whether both the key's last start and its last wait are longer
+// ago than the idle period. The delay of an idle key is reset. isIdle also
+// works if the end of the last run was never reported.
 func (b *Backoff) isIdle(a *attempts, now time.Time) bool { return now.Sub(a.last()) > b.idlePeriod() }
 
 func (b *Backoff) idlePeriod() time.Duration { return 2 * min(b.cfg.Max, math.MaxInt64/2) }

@@ -41,10 +41,10 @@ func TestBackoff_ContainerThatCrashesAtOnce(t *testing.T) {
 			require.Equal(t, ended.Add(delay), until)
 			clk.SetTime(until.Add(-1))
 			_, _, waiting = b.Until("c", ended)
-			require.True(t, waiting, "the wait ended early")
+			require.True(t, waiting, "the wait must not end early")
 			clk.SetTime(until)
 			_, _, waiting = b.Until("c", ended)
-			require.False(t, waiting, "the wait goes on after its end")
+			require.False(t, waiting, "the wait must end")
 		}
 		got = append(got, delay)
 		require.Equal(t, b.Next("c", ended), b.Delay("c"))
@@ -71,8 +71,8 @@ func TestBackoff_IdleKeysAreReset(t *testing.T) {
 		clk.Step(ran)
 		ended := clk.Now()
 		_, _, waiting := b.Until("c", ended)
-		require.Equal(t, want != 10*time.Second, waiting, "after %v", ran)
-		require.Equal(t, want, b.Next("c", ended), "after %v", ran)
+		require.Equal(t, want != 10*time.Second, waiting, "after running for %v", ran)
+		require.Equal(t, want, b.Next("c", ended), "after running for %v", ran)
 	}
 }
 
@@ -98,16 +98,17 @@ func TestBackoff_EndInTheFutureCountsAsNow(t *testing.T) {
 	require.Equal(t, clk.Now().Add(10*time.Second), until)
 	clk.Step(10 * time.Second)
 	_, _, waiting = b.Until("c", ended)
-	require.False(t, waiting, "the wait is not an hour long")
+	require.False(t, waiting, "the wait must not last an hour")
 }
 
-// TestBackoff_RuntimeClockBehind: the reported ends are before the starts.
+// TestBackoff_RuntimeClockBehind checks the case that the reported ends are before the
+// starts.
 func TestBackoff_RuntimeClockBehind(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	starts := 0
 	var ended time.Time
-	for range 600 { // it crashes at once, and is looked at each second
+	for range 600 { // the container crashes at once, and is checked each second
 		if _, _, waiting := b.Until("c", ended.Add(-time.Hour)); !waiting {
 			starts++
 			b.Next("c", ended.Add(-time.Hour))
@@ -115,9 +116,9 @@ func TestBackoff_RuntimeClockBehind(t *testing.T) {
 		}
 		clk.Step(time.Second)
 	}
-	require.Equal(t, 6, starts, "after 0, 10, 30, 70, 150 and 310 seconds")
+	require.Equal(t, 6, starts, "starts after 0, 10, 30, 70, 150 and 310 seconds")
 
-	clk.Step(time.Hour) // it ran long enough for a fresh start
+	clk.Step(time.Hour) // it ran long enough to reset its back-off
 	ended = clk.Now().Add(-time.Hour)
 	_, _, waiting := b.Until("c", ended)
 	require.False(t, waiting)
@@ -136,10 +137,10 @@ func TestBackoff_WaitIsMonotonicAlthoughReportedTimesAreNot(t *testing.T) {
 	b, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: stopped(base)})
 	require.NoError(t, err)
 	b.Next("c", base)
-	reported := base.Round(0) // what a runtime reports has none
+	reported := base.Round(0) // times from a runtime have no monotonic reading
 	until, _, waiting := b.Until("c", reported)
 	require.True(t, waiting)
-	require.NotEqual(t, until.Round(0).String(), until.String(), "the end of the wait is monotonic")
+	require.NotEqual(t, until.Round(0).String(), until.String(), "the end of the wait must have a monotonic reading")
 }
 
 func TestBackoff_ZeroEndIsLongAgo(t *testing.T) {
@@ -183,9 +184,9 @@ func TestBackoff_IdleKeysExpireButNotWaitingOnes(t *testing.T) {
 	require.True(t, waiting)
 	clk.Step(4 * time.Minute) // 13 minutes after its last start
 	b.Next("other", clk.Now())
-	require.Equal(t, 2, b.Len(), "slow and other are left")
+	require.Equal(t, 2, b.Len(), "only slow and other must be left")
 	_, _, waiting = b.Until("slow", ended)
-	require.True(t, waiting, "a sweep ended the wait")
+	require.True(t, waiting, "the deletion of old entries must not end the wait")
 }
 
 // A runtime may lose a container before the agent has observed the container's
@@ -197,7 +198,7 @@ func TestBackoff_IdleKeyWithoutEndIsReset(t *testing.T) {
 	clk.Step(5 * time.Minute)
 	require.Equal(t, 10*time.Second, b.Next("a", ended))
 	clk.Step(6 * time.Minute)
-	b.Next("other", clk.Now()) // forgets all that are quiet now
+	b.Next("other", clk.Now()) // deletes all entries that are inactive now
 	clk.Step(4*time.Minute + time.Second)
 	require.Equal(t, 10*time.Second, b.Next("a", ended))
 	clk.Step(10 * time.Minute)
@@ -224,7 +225,7 @@ func TestBackoff_DelayDoesNotOverflow(t *testing.T) {
 	}
 	require.EqualValues(t, math.MaxInt64/2, b.Delay("c"))
 
-	b, clk = newBackoff(t, lifecycle.BackoffConfig{Max: math.MaxInt64}) // it doubles for ever
+	b, clk = newBackoff(t, lifecycle.BackoffConfig{Max: math.MaxInt64}) // the delay doubles without a maximum
 	b.Next("c", clk.Now())
 	require.Equal(t, 20*time.Second, b.Next("c", clk.Now()))
 	_, _, waiting := b.Until("c", clk.Now())
@@ -256,8 +257,8 @@ func TestConfigProblemsAreReportedTogether(t *testing.T) {
 	require.Zero(t, b.Len())
 }
 
-// TestBackoff_AgainstTheKubeletsRule compares random histories with a naive
-// implementation of the rule, on a clock that does not step.
+// TestBackoff_AgainstTheKubeletsRule compares random histories with a simple implementation
+// of the rule, on a clock that does not step.
 func TestBackoff_AgainstTheKubeletsRule(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -266,9 +267,9 @@ func TestBackoff_AgainstTheKubeletsRule(t *testing.T) {
 		var delay time.Duration
 		var started time.Time
 		for range 60 {
-			clk.Step(time.Duration(rng.Int64N(int64(15 * time.Minute)))) // it runs
+			clk.Step(time.Duration(rng.Int64N(int64(15 * time.Minute)))) // the container runs
 			ended := clk.Now()
-			clk.Step(time.Duration(rng.Int64N(int64(6 * time.Minute)))) // nobody looks
+			clk.Step(time.Duration(rng.Int64N(int64(6 * time.Minute)))) // Until is not called
 			if delay > 0 && ended.Sub(started) > 10*time.Minute {
 				delay = 0
 			}

@@ -27,14 +27,14 @@ func TestBackOffGoesOnAfterARestartOfTheAgent(t *testing.T) {
 
 	var states []lifecycle.BackoffState
 	require.NoError(t, json.Unmarshal(written, &states))
-	clk.Step(10 * time.Second) // the agent is away
+	clk.Step(10 * time.Second) // no agent is running
 	after, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: clk})
 	require.NoError(t, err)
 	after.Restore(states)
 	until, delay, waiting := after.Until("crashes", ended)
 	require.True(t, waiting)
 	require.Equal(t, 40*time.Second, delay)
-	require.Equal(t, ended.Add(40*time.Second), until, "the wait began with the end, not with the agent")
+	require.Equal(t, ended.Add(40*time.Second), until, "the wait must count from the end of the container, not from the start of the agent")
 	require.Equal(t, 80*time.Second, after.Next("crashes", ended))
 }
 
@@ -56,7 +56,7 @@ func TestSnapshot_Contents(t *testing.T) {
 	require.NoError(t, err)
 	real.Next("k", epoch())
 	state := real.Snapshot()[0]
-	require.Equal(t, state.Started.Round(0), state.Started, "a monotonic reading is in it")
+	require.Equal(t, state.Started.Round(0), state.Started, "saved times must have no monotonic reading")
 }
 
 func TestRestore_States(t *testing.T) {
@@ -64,7 +64,7 @@ func TestRestore_States(t *testing.T) {
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	b.Next("known", clk.Now())
 	now := clk.Now()
-	dayEast := time.FixedZone("", 24*60*60) // JSON is read so, but not written
+	dayEast := time.FixedZone("", 24*60*60) // JSON decoding accepts this zone, encoding does not
 	b.Restore([]lifecycle.BackoffState{
 		{Key: "known", Delay: time.Minute, Started: now, Ended: now},
 		{Key: "odd", Delay: 0, Started: now, Ended: now},
@@ -86,7 +86,7 @@ func TestRestore_States(t *testing.T) {
 	}
 	until, _, waiting := b.Until("future", now.Add(time.Hour))
 	require.True(t, waiting)
-	require.Equal(t, now.Add(time.Minute), until, "a time in the future counts as now")
+	require.Equal(t, now.Add(time.Minute), until, "a time in the future must count as now")
 	_, _, waiting = b.Until("zero", time.Time{})
 	require.False(t, waiting)
 	var keys []string
@@ -118,7 +118,7 @@ func FuzzRestore(f *testing.F) {
 		for _, s := range states {
 			until, delay, waiting := b.Until(s.Key, s.Ended)
 			require.LessOrEqual(t, delay, lifecycle.DefaultMaxBackoff)
-			require.False(t, waiting && until.After(epoch().Add(lifecycle.DefaultMaxBackoff)), "%v waits until %v", s, until)
+			require.False(t, waiting && until.After(epoch().Add(lifecycle.DefaultMaxBackoff)), "%v must not wait until %v", s, until)
 			next := b.Next(s.Key, s.Ended)
 			require.True(t, next > 0 && next <= lifecycle.DefaultMaxBackoff, "%v", next)
 		}

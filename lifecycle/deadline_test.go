@@ -22,7 +22,7 @@ func TestDeadline_OnlyMovesEarlier(t *testing.T) {
 	d := lifecycle.NewDeadline(nil, epoch().Add(30*time.Second))
 	require.Equal(t, 30*time.Second, d.Remaining(epoch()))
 	require.False(t, d.Shorten(epoch().Add(31*time.Second)))
-	require.False(t, d.Shorten(d.At()), "the same is not shorter")
+	require.False(t, d.Shorten(d.At()), "an equal deadline is not shorter")
 	require.True(t, d.Shorten(epoch().Add(5*time.Second)))
 	require.Equal(t, epoch().Add(5*time.Second), d.At())
 	require.Equal(t, 5*time.Second, d.Remaining(epoch()))
@@ -54,13 +54,13 @@ func TestTerminate_ShorterSecondDeletion(t *testing.T) { // kubernetes#127339
 		d.Shorten(time.Now().Add(10 * time.Second))
 		time.Sleep(time.Second)
 		d.Shorten(time.Now().Add(5 * time.Second))
-		d.Shorten(time.Now().Add(time.Minute)) // too late to be heard
+		d.Shorten(time.Now().Add(time.Minute)) // too late to have an effect
 		<-ctx.Done()
 		require.Equal(t, 7*time.Second, time.Since(start))
 		late, cancelLate := d.Context(t.Context())
 		defer cancelLate()
 		<-late.Done()
-		require.Equal(t, 7*time.Second, time.Since(start), "a context made after it has to be done at once")
+		require.Equal(t, 7*time.Second, time.Since(start), "a context that is created after the deadline must be done at once")
 	})
 }
 
@@ -116,7 +116,7 @@ func TestStopGrace_WholeSeconds(t *testing.T) {
 		require.Equal(t, want, lifecycle.StopSeconds(left), left)
 		require.Equal(t, time.Duration(want)*time.Second, lifecycle.StopGrace(left), left)
 		if left >= 0 && left < time.Hour {
-			require.LessOrEqual(t, lifecycle.StopGrace(left), left+2*time.Second, "grace and 2 s is all there is")
+			require.LessOrEqual(t, lifecycle.StopGrace(left), left+2*time.Second, "the stop timeout must be at most the remaining grace period plus 2 s")
 		}
 	}
 }
@@ -132,8 +132,8 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-// TestDeadline_StateReportsMoves: a caller that stores the deadline can follow
-// it.
+// TestDeadline_StateReportsMoves checks that a caller which stores the deadline can follow
+// its changes.
 func TestDeadline_StateReportsMoves(t *testing.T) {
 	t.Parallel()
 	d := lifecycle.NewDeadline(nil, epoch().Add(time.Minute))
@@ -142,7 +142,7 @@ func TestDeadline_StateReportsMoves(t *testing.T) {
 	require.False(t, d.Shorten(epoch().Add(time.Hour)))
 	select {
 	case <-moved:
-		t.Fatal("it has not moved")
+		t.Fatal("the deadline has not moved")
 	default:
 	}
 	require.True(t, d.Shorten(epoch().Add(time.Second)))
@@ -162,18 +162,18 @@ func TestKillGrace(t *testing.T) {
 		want                  time.Duration
 	}{
 		{name: "nothing is set", want: 2 * time.Second},
-		{name: "a probe's does not count without the pod's", probe: new(int64(20)), want: 2 * time.Second},
-		{name: "the pod's", spec: new(int64(10)), want: 10 * time.Second},
-		{name: "a probe without one", spec: new(int64(10)), want: 10 * time.Second},
-		{name: "a longer one of the probe", spec: new(int64(10)), probe: new(int64(20)), want: 20 * time.Second},
-		{name: "a shorter one of the probe", spec: new(int64(10)), probe: new(int64(5)), want: 5 * time.Second},
-		{name: "killed for something else", spec: new(int64(10)), probe: new(int64(20)), noProbe: true, want: 10 * time.Second},
-		{name: "deletion beats the pod's", deletion: new(int64(30)), spec: new(int64(10)), want: 30 * time.Second},
-		{name: "deletion beats the probe's", deletion: new(int64(30)), spec: new(int64(10)), probe: new(int64(20)), want: 30 * time.Second},
-		{name: "deletion beats a longer one of the probe", deletion: new(int64(5)), spec: new(int64(10)), probe: new(int64(20)), want: 5 * time.Second},
-		{name: "never less than the least", deletion: new(int64(0)), spec: new(int64(10)), want: 2 * time.Second},
-		{name: "an absurd one", spec: new(int64(1<<63 - 1)), want: (1<<63 - 1) / time.Second * time.Second},
-		{name: "a negative one", spec: new(int64(-1 << 63)), want: 2 * time.Second},
+		{name: "the probe's grace period is ignored if the pod has none", probe: new(int64(20)), want: 2 * time.Second},
+		{name: "the pod's grace period", spec: new(int64(10)), want: 10 * time.Second},
+		{name: "the probe has no grace period", spec: new(int64(10)), want: 10 * time.Second},
+		{name: "the probe's grace period is longer", spec: new(int64(10)), probe: new(int64(20)), want: 20 * time.Second},
+		{name: "the probe's grace period is shorter", spec: new(int64(10)), probe: new(int64(5)), want: 5 * time.Second},
+		{name: "the container is not killed because of a probe", spec: new(int64(10)), probe: new(int64(20)), noProbe: true, want: 10 * time.Second},
+		{name: "the deletion overrides the pod's grace period", deletion: new(int64(30)), spec: new(int64(10)), want: 30 * time.Second},
+		{name: "the deletion overrides the probe's grace period", deletion: new(int64(30)), spec: new(int64(10)), probe: new(int64(20)), want: 30 * time.Second},
+		{name: "the deletion overrides a longer grace period of the probe", deletion: new(int64(5)), spec: new(int64(10)), probe: new(int64(20)), want: 5 * time.Second},
+		{name: "never less than the minimum", deletion: new(int64(0)), spec: new(int64(10)), want: 2 * time.Second},
+		{name: "a grace period that overflows", spec: new(int64(1<<63 - 1)), want: (1<<63 - 1) / time.Second * time.Second},
+		{name: "a negative grace period", spec: new(int64(-1 << 63)), want: 2 * time.Second},
 	} {
 		pod := &corev1.Pod{}
 		pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds = tt.deletion, tt.spec

@@ -13,20 +13,20 @@
 // spec.activeDeadlineSeconds.
 //
 // Hooks: a [HookRunner] runs postStart and preStop hooks, which are commands,
-// HTTP requests or sleeps. It records the end of each hook's output.
+// HTTP requests or sleeps. It records the last part of each hook's output.
 //
 // Termination: a [Deadline] is the time by which all containers of a pod must
 // have ended. It can be moved to an earlier time. [PlanTermination] returns the
 // order in which containers are stopped, sidecars last, and [Terminate] stops
-// the containers in this order. Only [StopGrace] converts a time to the whole
-// seconds that runtimes expect.
+// the containers in this order. [StopGrace] converts the remaining time to the
+// whole seconds that runtimes expect.
 //
 // Restarts: a [Backoff] computes when a container that has ended may start
 // again. The first restart has no delay. The second restart is 10 seconds after
 // the end of the container, the third 20 seconds, the fourth 40 seconds, and so
 // on up to 5 minutes. A container that ran for more than 10 minutes starts
-// again without a delay. Image pulls use the same delays, but already their
-// first retry waits 10 seconds. [Backoff.Snapshot] and [Backoff.Restore]
+// again without a delay. Image pulls use the same delays, but the first retry
+// of a pull already waits 10 seconds. [Backoff.Snapshot] and [Backoff.Restore]
 // preserve the state across a restart of the agent.
 //
 // # What you supply
@@ -58,9 +58,9 @@
 //  7. The delay after the n-th restart in a row is Initial doubled n-1 times,
 //     at most Max. Reading the delay changes nothing. A step of the system
 //     clock while a container runs or waits does not change how long it waits.
-//     A step between the end of a container and the first call with the time of
-//     this end can shorten the wait to zero, or can make the wait begin at the
-//     time of the call.
+//     If the clock steps after the end of a container, but before the caller
+//     passes the time of this end for the first time, the wait can become zero
+//     or can begin at the time of the call.
 //  8. The number of keys that a Backoff stores is limited by the number of keys
 //     that were used within two idle periods. An idle period is twice Max.
 //
@@ -70,8 +70,8 @@
 // [HookRunner.Run] and [Terminate] start goroutines. HookRunner.Run and
 // Terminate wait for their goroutines before they return; the cancel function
 // of Deadline.Context waits too. An ExecRunner or a Stop function that ignores
-// its context delays only this wait. No mutex is held during I/O or while the
-// package calls your functions.
+// its context prolongs this wait and delays nothing else. No mutex is held
+// during I/O or while the package calls your functions.
 //
 // # Differences from the kubelet
 //

@@ -42,7 +42,7 @@ func Example() {
 	// 12:01:10 start
 }
 
-// A pod with a sidecar is terminated: the plan, and how it is carried out.
+// This example plans and executes the termination of a pod with a sidecar.
 func ExampleTerminate() {
 	always := corev1.ContainerRestartPolicyAlways
 	pod := &corev1.Pod{Spec: corev1.PodSpec{

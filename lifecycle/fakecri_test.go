@@ -31,8 +31,8 @@ func onRuntime(t *testing.T, p fakecri.Program) (n *fakecri.Node, id string) {
 	return n, id
 }
 
-// A complete termination on a runtime: hook, SIGTERM, SIGKILL, and a second
-// deletion meanwhile.
+// A complete termination on a runtime: hook, SIGTERM, SIGKILL, and a second deletion during
+// the termination.
 func TestTheEndOfAContainerOnARuntime(t *testing.T) {
 	t.Parallel()
 	hang := map[string]fakecri.Exec{"hang": {Runtime: time.Hour}, "quick": {Runtime: time.Second, Stdout: "drained"}, "bad": {ExitCode: 1, Stderr: "no"}}
@@ -40,7 +40,7 @@ func TestTheEndOfAContainerOnARuntime(t *testing.T) {
 		name       string
 		program    fakecri.Program
 		command    string
-		shortenAt  time.Duration // to 3 s from then
+		shortenAt  time.Duration // the time at which the remaining grace period is shortened to 3 s
 		took       time.Duration
 		exit       int32
 		wantEvents []string

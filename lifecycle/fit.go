@@ -167,7 +167,7 @@ func hostPorts(pod *corev1.Pod) (all []hostPort) {
 
 // FitsOS compares the pod's label kubernetes.io/os and its spec.os with os, the
 // node's operating system in Go's spelling ("linux", "windows"). It returns nil
-// if neither names another operating system.
+// if each of them is either not set or equal to os.
 func FitsOS(pod *corev1.Pod, os string) *AdmissionFailure {
 	if label, ok := pod.Labels[corev1.LabelOSStable]; ok && label != os {
 		return &AdmissionFailure{

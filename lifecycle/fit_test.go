@@ -34,7 +34,7 @@ func podAsking(kv ...string) *corev1.Pod {
 	}}}
 }
 
-// machine is upstream's: 10m of CPU, 20 bytes, 32 pods.
+// machine returns the node of upstream's tests: 10m of CPU, 20 bytes, 32 pods.
 func machine(labels map[string]string, taints ...corev1.Taint) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "machine1", Labels: labels},
@@ -161,7 +161,7 @@ func TestEveryKindOfResourceCounts(t *testing.T) {
 	}, got)
 	require.Equal(t, "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1", failures[0].Message)
 	require.EqualValues(t, 1, failures[0].Missing())
-	require.EqualValues(t, 1, failures[1].Missing(), "thousandths of a cpu")
+	require.EqualValues(t, 1, failures[1].Missing(), "missing CPU in milli-units")
 	require.Equal(t, "OutOfmemory", lifecycle.OutOfMemory)
 }
 
@@ -198,12 +198,12 @@ func TestNodeAffinityOperators(t *testing.T) {
 		{"no number, greater", []corev1.NodeSelectorTerm{expr("word", "Gt", "1")}, false},
 		{"the node by name", []corev1.NodeSelectorTerm{field("metadata.name", "In", "machine1")}, true},
 		{"another node by name", []corev1.NodeSelectorTerm{field("metadata.name", "In", "machine2")}, false},
-		{"any node but one", []corev1.NodeSelectorTerm{field("metadata.name", "NotIn", "machine1")}, false},
+		{"any node except this node", []corev1.NodeSelectorTerm{field("metadata.name", "NotIn", "machine1")}, false},
 		{"another field", []corev1.NodeSelectorTerm{field("metadata.uid", "In", "machine1")}, false},
-		{"an operator that nobody knows", []corev1.NodeSelectorTerm{expr("zone", "Like", "a")}, false},
+		{"an unknown operator", []corev1.NodeSelectorTerm{expr("zone", "Like", "a")}, false},
 		{"all of a term", []corev1.NodeSelectorTerm{both(expr("zone", "Exists"), field("metadata.name", "In", "machine2"))}, false},
 		{"one of the terms", []corev1.NodeSelectorTerm{expr("zone", "In", "b"), expr("cpus", "Exists")}, true},
-		{"one of the terms, beside one that is wrong", []corev1.NodeSelectorTerm{expr("cpus", "Gt", "x"), expr("cpus", "Exists")}, true},
+		{"one of the terms, and another term is invalid", []corev1.NodeSelectorTerm{expr("cpus", "Gt", "x"), expr("cpus", "Exists")}, true},
 		{"an empty term", []corev1.NodeSelectorTerm{{}}, false},
 		{"no terms", nil, false},
 	} {
@@ -239,7 +239,7 @@ func TestFitsResources_AmountsBeyondInt64(t *testing.T) {
 		}
 	}
 	owing := podAsking("memory", "-100")
-	require.Len(t, lifecycle.FitsResources(podAsking("memory", "21"), []*corev1.Pod{owing}, node), 1, "nobody holds less than nothing")
+	require.Len(t, lifecycle.FitsResources(podAsking("memory", "21"), []*corev1.Pod{owing}, node), 1, "negative requests must count as zero")
 }
 
 func TestFitsResources_SidecarsOverheadAndPodLevelResources(t *testing.T) {
@@ -283,16 +283,16 @@ func TestRemoveMissingExtendedResources(t *testing.T) {
 		allocatable corev1.ResourceList
 		want        []string
 	}{
-		{"a limit of an unknown one is ignored", podWith(nil, mine), res("foo.com/baz", "1"), nil},
-		{"a request of one that the node has counts", podWith(mine, nil), mine, nil},
-		{"and is refused when there is too little", podWith(res(string(extended), "2"), nil), mine, []string{"OutOffoo.com/bar"}},
-		{"a request of an unknown one is ignored", podWith(mine, nil), res("foo.com/baz", "1"), nil},
-		{"one that the node has none of counts", podWith(mine, mine), res(string(extended), "0"), []string{"OutOffoo.com/bar"}},
-		{"one that the node does not know does not, limit or not", podWith(mine, mine), nil, nil},
-		{"one that a driver serves is ignored if the node has none", byDriver(extended), res(string(extended), "0"), nil},
-		{"one that a driver serves is ignored if the node does not know it", byDriver(extended), nil, nil},
-		{"a device class that a driver serves is ignored", byDriver(draBacked), nil, nil},
-		{"one that no driver has claimed counts", podAsking(string(draBacked), "1"), nil, []string{"OutOf" + string(draBacked)}},
+		{"a limit of a resource that the node does not have is ignored", podWith(nil, mine), res("foo.com/baz", "1"), nil},
+		{"a request of a resource that the node has is counted", podWith(mine, nil), mine, nil},
+		{"a request that exceeds the allocatable amount is refused", podWith(res(string(extended), "2"), nil), mine, []string{"OutOffoo.com/bar"}},
+		{"a request of a resource that the node does not have is ignored", podWith(mine, nil), res("foo.com/baz", "1"), nil},
+		{"a resource of which the node has 0 is counted", podWith(mine, mine), res(string(extended), "0"), []string{"OutOffoo.com/bar"}},
+		{"a resource that is missing in the node is ignored, with a limit too", podWith(mine, mine), nil, nil},
+		{"a resource that a DRA driver serves is ignored if the node has 0", byDriver(extended), res(string(extended), "0"), nil},
+		{"a resource that a DRA driver serves is ignored if it is missing in the node", byDriver(extended), nil, nil},
+		{"a device class that a DRA driver serves is ignored", byDriver(draBacked), nil, nil},
+		{"a device class without a resource claim is counted", podAsking(string(draBacked), "1"), nil, []string{"OutOf" + string(draBacked)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -308,7 +308,7 @@ func TestRemoveMissingExtendedResources(t *testing.T) {
 				got = append(got, m.Reason)
 			}
 			require.Equal(t, tt.want, got)
-			require.Equal(t, before, tt.pod, "the pod was changed")
+			require.Equal(t, before, tt.pod, "the pod must not be modified")
 		})
 	}
 }
@@ -338,7 +338,7 @@ func TestHostPorts(t *testing.T) {
 		{"an init container's", port("", ""), init, false},
 	} {
 		require.Equal(t, tt.clash, lifecycle.FitsHostPorts(tt.a, []*corev1.Pod{nil, tt.b}) != nil, tt.name)
-		require.Equal(t, tt.clash, lifecycle.FitsHostPorts(tt.b, []*corev1.Pod{tt.a}) != nil, tt.name+", the other way round")
+		require.Equal(t, tt.clash, lifecycle.FitsHostPorts(tt.b, []*corev1.Pod{tt.a}) != nil, tt.name+", with exchanged arguments")
 	}
 }
 
@@ -387,8 +387,8 @@ func TestOperatingSystem(t *testing.T) {
 	}, lifecycle.FitsOS(field("dummyOS"), "linux"))
 }
 
-// Upstream's TestPodAdmissionBasedOnSupplementalGroupsPolicy, the cases in
-// which the feature exists.
+// Upstream's TestPodAdmissionBasedOnSupplementalGroupsPolicy, restricted to the cases with
+// the feature.
 func TestSupplementalGroupsPolicy(t *testing.T) {
 	t.Parallel()
 	with := &corev1.Node{Status: corev1.NodeStatus{Features: &corev1.NodeFeatures{SupplementalGroupsPolicy: new(true)}}}

@@ -22,7 +22,7 @@ import (
 //
 // FitsResources ignores an extended resource that the node does not list,
 // because the cluster or a driver (DRA) provides it. It also ignores a resource
-// that, according to the pod's status, a driver provides.
+// that a driver provides according to the pod's status.
 func FitsResources(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) (failures []AdmissionFailure) {
 	allocatable := node.Status.Allocatable
 	places, count := allocatable.Pods().Value(), int64(0)

@@ -49,7 +49,7 @@ func FuzzPods(f *testing.F) {
 		}
 		if needs, ok := lifecycle.Needs(failures); ok {
 			critical := &corev1.Pod{Spec: corev1.PodSpec{Priority: new(podspec.SystemCriticalPriority)}}
-			_, _ = lifecycle.PlanPreemption(critical, others, needs) // that there is nobody is no crash
+			_, _ = lifecycle.PlanPreemption(critical, others, needs) // an error means that there are no victims
 		}
 		lifecycle.FitsOS(pod, "linux")
 		lifecycle.FitsGroupsPolicy(pod, node)

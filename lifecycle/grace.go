@@ -14,10 +14,11 @@ const MinimumStopGrace = 2 * time.Second
 
 // StopGrace returns the timeout for a runtime's StopContainer, in whole
 // seconds. left is the time until the container's deadline. StopGrace rounds
-// up, so that a container that is stopped immediately has its whole grace
-// period, and returns at least [MinimumStopGrace]. The runtime therefore kills
-// the container at most 2 s after the deadline. If the deadline has already
-// passed, the runtime kills the container 2 s after the call of StopContainer.
+// up, so that a container that is stopped at the beginning of its grace period
+// gets the whole period. It returns at least [MinimumStopGrace]. The runtime
+// therefore kills the container at most 2 s after the deadline. If the deadline
+// has already passed, the runtime kills the container 2 s after the call of
+// StopContainer.
 func StopGrace(left time.Duration) time.Duration {
 	const longest = math.MaxInt32 * time.Second // the largest timeout that is passed to a runtime
 	if left >= longest {
@@ -35,15 +36,15 @@ func StopSeconds(left time.Duration) int64 { return int64(StopGrace(left) / time
 // is the first of these that is set: the pod's deletion grace period, the grace
 // period of the failed probe, and the grace period of the pod's spec. The
 // probe's grace period may be longer than the spec's. If the spec has no grace
-// period, the probe's grace period does not count either. KillGrace returns at
-// least [MinimumStopGrace]. The argument probe is the liveness or startup probe
-// whose failure is the reason for the kill, or nil.
+// period, the probe's grace period is ignored. KillGrace returns at least
+// [MinimumStopGrace]. The argument probe is the liveness or startup probe whose
+// failure is the reason for the kill, or nil.
 func KillGrace(pod *corev1.Pod, probe *corev1.Probe) time.Duration {
 	grace := MinimumStopGrace
 	switch spec := pod.Spec.TerminationGracePeriodSeconds; {
 	case pod.DeletionGracePeriodSeconds != nil:
 		grace = Seconds(*pod.DeletionGracePeriodSeconds)
-	case spec == nil: // a pod without the API server's defaults: the probe does not count either
+	case spec == nil: // a pod without the API server's defaults: the probe's grace period is ignored too
 	case probe != nil && probe.TerminationGracePeriodSeconds != nil:
 		grace = Seconds(*probe.TerminationGracePeriodSeconds)
 	default:

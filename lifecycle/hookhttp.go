@@ -18,9 +18,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// maxHookBody is how many bytes of a response body are read at most. A server
-// can keep the hook running if it ends the body only when it has drained its
-// connections.
+// maxHookBody is how many bytes of a response body are read at most. The hook
+// waits for the end of the body, so a server can prolong the hook, for example
+// until it has drained its connections.
 const maxHookBody = 10 << 10
 
 // hookClient returns the client for HTTP hooks; dial opens its connections. A

@@ -59,7 +59,7 @@ func TestRunHTTPHandler(t *testing.T) {
 		name string
 		get  corev1.HTTPGetAction
 		url  string
-		want http.Header // besides the two that are always there
+		want http.Header // in addition to the two headers of every request
 		host string
 	}{
 		{name: "missing pod IP", get: corev1.HTTPGetAction{Path: "foo", Port: intstr.FromString("42"), Host: "example.test", Scheme: "http"}, url: "http://example.test:42/foo"},
@@ -187,8 +187,7 @@ func TestRunHandlerHTTPSFailureFallback(t *testing.T) {
 	require.Equal(t, 1, fallbacks)
 }
 
-// kubernetes#56963: any response is a success, unless the caller configures
-// otherwise.
+// kubernetes#56963: any response is a success, unless the caller configures FailOnStatus.
 func TestHook_FailOnStatus(t *testing.T) {
 	t.Parallel()
 	status := http.StatusInternalServerError
@@ -201,9 +200,19 @@ func TestHook_FailOnStatus(t *testing.T) {
 	result := strict.Run(t.Context(), h)
 	require.EqualError(t, result.Err, "HTTP status 500")
 	require.True(t, strings.HasSuffix(result.Message, `failed - error: HTTP status 500, message: "no"`), result.Message)
-	for _, status = range []int{http.StatusOK, http.StatusAccepted, http.StatusNotModified} {
+	for _, status = range []int{http.StatusOK, http.StatusAccepted, http.StatusNotModified, 399} {
 		require.NoError(t, strict.Run(t.Context(), h).Err, "%d", status)
 	}
+	status = http.StatusBadRequest
+	require.EqualError(t, strict.Run(t.Context(), h).Err, "HTTP status 400")
+}
+
+func TestHook_ConnectionsAreNotReused(t *testing.T) {
+	t.Parallel()
+	closes := false
+	h := serve(t, "", httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { closes = r.Close })), "/")
+	require.NoError(t, hookRunner(t, lifecycle.HookConfig{}).Run(t.Context(), h).Err)
+	require.True(t, closes, "the request must have the header Connection: close")
 }
 
 func TestRedirectsStayOnTheirHost(t *testing.T) {
@@ -222,11 +231,11 @@ func TestRedirectsStayOnTheirHost(t *testing.T) {
 	require.NoError(t, r.Run(t.Context(), h).Err)
 	require.Equal(t, 2, asked)
 	asked, target = 0, "http://elsewhere.invalid/"
-	require.NoError(t, r.Run(t.Context(), h).Err, "the redirect is the answer")
+	require.NoError(t, r.Run(t.Context(), h).Err, "the redirect itself must be the response")
 	require.Equal(t, 1, asked)
 }
 
-// impatient lets the deadline pass as soon as a part of the response was read.
+// impatient is a client that lets the deadline pass when a part of the response was read.
 type impatient struct {
 	http.Client
 	deadline *lifecycle.Deadline
@@ -250,8 +259,7 @@ func (b impatientBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// kubernetes#103300: a server that never responds, and one whose response never
-// ends.
+// kubernetes#103300: one server never responds, and the response of another never ends.
 func TestHook_ServerHangs(t *testing.T) {
 	t.Parallel()
 	silent := serve(t, "", httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })), "/")
@@ -272,10 +280,10 @@ func TestHook_ServerHangs(t *testing.T) {
 
 	silent.Exited = nil
 	time.AfterFunc(50*time.Millisecond, func() { silent.Deadline.Shorten(time.Now()) })
-	require.ErrorIs(t, r.Run(t.Context(), silent).Err, lifecycle.ErrDeadline, "shortened while it waits")
+	require.ErrorIs(t, r.Run(t.Context(), silent).Err, lifecycle.ErrDeadline, "the deadline was shortened during the request")
 
 	r = hookRunner(t, lifecycle.HookConfig{HTTP: impatient{http.Client{}, endless.Deadline}})
-	require.NoError(t, r.Run(t.Context(), endless).Err, "there was an answer")
+	require.NoError(t, r.Run(t.Context(), endless).Err, "a response was received")
 	require.Equal(t, "draining", r.Outputs()[0].Output)
 }
 
@@ -296,7 +304,7 @@ func TestHook_LargeResponseIsNotRead(t *testing.T) {
 	require.Empty(t, r.Outputs()[1].Output)
 }
 
-// Whatever a manifest contains, a request goes to the intended host and port.
+// For any manifest, a request goes to the intended host and port.
 func FuzzHTTPHook(f *testing.F) {
 	f.Add("HTTPS", "", "80", "/a?b#c", "Host", "x")
 	f.Add("http", "", "80", "mailto:x", "Foo", "bar")

@@ -89,8 +89,8 @@ type HookInfo struct {
 }
 
 // HookObserver holds optional callbacks. They run synchronously and must not
-// block. A caller that stores the calls of Started and Ended knows after a
-// restart of the agent which hooks have run; the kubelet does not know this.
+// block. A caller can store the calls of Started and Ended, to know after a
+// restart of the agent which hooks have run. The kubelet does not store this.
 type HookObserver struct {
 	// Started is called before each run of a hook, and Ended after it. They are
 	// not called if the container does not have the hook.
@@ -291,8 +291,9 @@ func (r *HookRunner) exec(ctx context.Context, h Hook, command []string) ([]byte
 	if r.cfg.Exec == nil {
 		return nil, errors.New("exec hooks are not configured")
 	}
-	// The runtime's timeout ends after the deadline. The runtime then kills the
-	// process even if the agent no longer waits for it.
+	// The timeout ends after the deadline, so usually ctx ends the call. At the
+	// timeout the runtime kills the process, even if the agent no longer waits
+	// for it.
 	timeout := StopGrace(h.Deadline.Left()) + time.Second
 	stdout, stderr, err := r.cfg.Exec.ExecSync(ctx, h.ContainerID, command, timeout)
 	return append(stdout, stderr...), err

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -112,7 +114,7 @@ func TestRunHandlerExecFailure(t *testing.T) {
 		require.Equal(t, failed, result.Err)
 		require.Equal(t, `Exec lifecycle hook ([ls --a]) for Container "containerFoo" in Pod "podFoo_nsFoo(uid)" failed`+
 			` - error: invalid command, message: "secret: invalid command"`, result.Message)
-		require.Equal(t, []string{event}, rec.all, "what a hook says may be a secret") // kubernetes#119541
+		require.Equal(t, []string{event}, rec.all, "the output of a hook may contain a secret, and must not be in the event") // kubernetes#119541
 	}
 	result := hookRunner(t, lifecycle.HookConfig{}).Run(t.Context(), hook(lifecycle.PreStop, command("ls")))
 	require.EqualError(t, result.Err, "exec hooks are not configured")
@@ -135,7 +137,7 @@ func TestHook_MissingFields(t *testing.T) {
 	for name, change := range map[string]func(*lifecycle.Hook){
 		"pod":       func(h *lifecycle.Hook) { h.Pod = nil },
 		"container": func(h *lifecycle.Hook) { h.Container = nil },
-		"deadline":  func(h *lifecycle.Hook) { h.Deadline = nil }, // kubernetes#30042: no hook without end
+		"deadline":  func(h *lifecycle.Hook) { h.Deadline = nil }, // kubernetes#30042: each hook must have a deadline
 		"kind":      func(h *lifecycle.Hook) { h.Kind = "" },
 	} {
 		h := hook(lifecycle.PreStop, command("true"))
@@ -193,8 +195,8 @@ func TestRunSleepHandler(t *testing.T) {
 	}
 }
 
-// kubernetes#103300 and kubernetes#30042: hooks that never end, and a shorter
-// grace period while they run (kubernetes#127339).
+// kubernetes#103300 and kubernetes#30042: hooks that hang, and a shorter grace period during
+// a hook (kubernetes#127339).
 func TestHook_HangingHookEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +218,7 @@ func TestHook_HangingHookEndsAtItsDeadline(t *testing.T) {
 		}, rec.all)
 
 		start = time.Now()
-		require.ErrorIs(t, r.Run(t.Context(), h).Err, lifecycle.ErrDeadline, "its time was over before")
+		require.ErrorIs(t, r.Run(t.Context(), h).Err, lifecycle.ErrDeadline, "the deadline passed before the hook started")
 		require.Zero(t, time.Since(start))
 	})
 }
@@ -235,11 +237,11 @@ func TestHook_CancelledWhenItsContainerExits(t *testing.T) {
 			require.Equal(t, 3*time.Second, time.Since(start))
 		}
 		require.Equal(t, []string{"podFoo spec.containers{containerFoo} Warning FailedPostStartHook PostStartHook failed"}, rec.all,
-			"a preStop hook is there to end its container")
+			"the exit of the container must not fail its preStop hook")
 	})
 }
 
-// A hook is not started if its container has ended or if no time is left.
+// A hook is not started if its container has exited or its deadline has passed.
 func TestHook_NotStartedAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	ran, requests := 0, &doer{resp: ok()}
@@ -280,6 +282,38 @@ func TestHook_CancelledByItsCallerHasNotFailed(t *testing.T) {
 		require.ErrorIs(t, r.Run(ctx, hook(lifecycle.PreStop, command("hang"))).Err, context.DeadlineExceeded)
 		require.Empty(t, rec.all)
 	})
+}
+
+// TestHook_DeadlineOfItsCaller checks that a hook has failed if the caller's context ends
+// with the deadline of the pod.
+func TestHook_DeadlineOfItsCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rec := &events{}
+		r := hookRunner(t, lifecycle.HookConfig{Exec: execFunc(blocks), Events: rec})
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, lifecycle.ErrDeadline)
+		defer cancel()
+		result := r.Run(ctx, hook(lifecycle.PreStop, command("hang")))
+		require.EqualError(t, result.Err, lifecycle.ErrDeadline.Error()+": "+context.DeadlineExceeded.Error())
+		require.Len(t, rec.all, 1)
+	})
+}
+
+func TestHook_FailureIsLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	r := hookRunner(t, lifecycle.HookConfig{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Exec: execFunc(func(context.Context, string, []string, time.Duration) ([]byte, []byte, error) {
+			return nil, nil, errors.New("exit status 1")
+		}),
+	})
+	h := hook(lifecycle.PreStop, command("x"))
+	result := r.Run(t.Context(), h)
+	require.EqualError(t, r.Outputs()[0].Err, "exit status 1")
+	require.Equal(t, result.Err, r.Outputs()[0].Err)
+	require.Contains(t, log.String(), fmt.Sprintf(`msg="hook failed" hook=preStop pod=%s/%s podUID=%s container=%s err="exit status 1"`+"\n",
+		h.Pod.Namespace, h.Pod.Name, h.Pod.UID, h.Container.Name))
 }
 
 func TestOutputsAreBoundedAndRedacted(t *testing.T) {

@@ -20,9 +20,19 @@ type EventRecorder interface {
 // NodeObserver holds optional callbacks. They run synchronously and must not
 // block.
 type NodeObserver struct {
-	// Preempted is called after each call of [NodeConfig.Preempt], with the
-	// error of that call.
-	Preempted func(preemptor, victim *corev1.Pod, err error)
+	// Preempted is called after each call of [NodeConfig.Preempt].
+	Preempted func(Preemption)
+}
+
+// A Preemption describes a pod that was killed for a critical pod.
+type Preemption struct {
+	// Preemptor is the critical pod, and Victim is the killed pod. They must not
+	// be modified.
+	Preemptor, Victim *corev1.Pod
+	// Resource is the first resource that the node did not have for Preemptor.
+	Resource corev1.ResourceName
+	// Err is the error of [NodeConfig.Preempt].
+	Err error
 }
 
 // NodeConfig configures a [NodeHandler].
@@ -42,9 +52,9 @@ type NodeConfig struct {
 	Allocated func(*corev1.Pod) bool
 	// Preempt kills a victim so that a critical pod fits, and returns when all
 	// containers of the victim have ended. KillPod of package podworker does
-	// this if Evict is set. An error is passed to the Observer; the critical
-	// pod is admitted anyway, because the victim is being terminated. Default:
-	// no preemption.
+	// this, with Evict set in its KillOptions. An error is passed to the
+	// Observer; the critical pod is admitted anyway, because the victim is
+	// being terminated. Default: no preemption.
 	Preempt func(ctx context.Context, victim *corev1.Pod) error
 	// Events receives a warning about each victim. Optional.
 	Events EventRecorder
@@ -82,7 +92,7 @@ func NewNodeHandler(cfg NodeConfig) (*NodeHandler, error) {
 		cfg.Allocated = func(*corev1.Pod) bool { return false }
 	}
 	if cfg.Observer.Preempted == nil {
-		cfg.Observer.Preempted = func(*corev1.Pod, *corev1.Pod, error) {}
+		cfg.Observer.Preempted = func(Preemption) {}
 	}
 	return &NodeHandler{cfg: cfg}, nil
 }
@@ -169,7 +179,9 @@ func (h *NodeHandler) preempt(ctx context.Context, attrs PodAdmitAttributes, fai
 		if h.cfg.Events != nil {
 			h.cfg.Events.Eventf(victim, corev1.EventTypeWarning, Preempting, "%s", PreemptingMessage)
 		}
-		h.cfg.Observer.Preempted(attrs.Pod, victim, h.cfg.Preempt(ctx, victim))
+		h.cfg.Observer.Preempted(Preemption{
+			Preemptor: attrs.Pod, Victim: victim, Resource: needs[0].Resource, Err: h.cfg.Preempt(ctx, victim),
+		})
 	}
 	return nil, nil
 }

@@ -15,8 +15,8 @@ type HookOutput struct {
 	// Start is when the hook started, and Elapsed is how long it ran.
 	Start   time.Time
 	Elapsed time.Duration
-	// Output is the end of what the command wrote or the server returned,
-	// redacted.
+	// Output is the redacted last part of the output of the command, or of the
+	// response of the server.
 	Output string
 	// Err is the error of the hook, as in [HookResult].
 	Err error
@@ -26,8 +26,8 @@ type HookOutput struct {
 // slice.
 func (r *HookRunner) Outputs() []HookOutput { return r.outputs.all() }
 
-// cut returns the redacted end of an output. It redacts before it cuts, because
-// Redact may not recognize a part of a secret.
+// cut redacts an output and returns its last OutputBytes bytes. It redacts
+// before it cuts, because Redact may not recognize a part of a secret.
 func (r *HookRunner) cut(output []byte) []byte {
 	if len(output) == 0 {
 		return nil

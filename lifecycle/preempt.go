@@ -38,11 +38,11 @@ func Needs(failures []AdmissionFailure) (needs []Need, ok bool) {
 // PlanPreemption returns which of the running pods must be killed so that the
 // needs of preemptor become free. Pods are killed in the order of their QoS
 // classes: BestEffort, Burstable, Guaranteed. Pods of a class are killed only
-// for needs that the pods of the classes before cannot cover. Within a class,
-// the pod that comes closest to covering the needs is killed first. Among
-// equally close pods, the order is: less memory, less CPU, lower priority,
-// younger. A pod is not killed if the other victims cover the needs. Only pods
-// that preemptor may preempt are selected: see [podspec.CanPreempt].
+// for needs that all pods of the earlier classes together cannot cover. Within
+// a class, the pod that comes closest to covering the needs is killed first.
+// Among equally close pods, the order is: less memory, less CPU, lower
+// priority, younger. A pod is not killed if the other victims cover the needs.
+// Only pods that preemptor may preempt are selected: see [podspec.CanPreempt].
 //
 // The error is [ErrNoVictims] with the needs that cannot be covered.
 // PlanPreemption is pure, and its result does not depend on the order of

@@ -41,7 +41,7 @@ func running() map[string]*corev1.Pod {
 	return all
 }
 
-// needs takes millicores of CPU, Mi of memory, and a number of pods.
+// needs returns needs for millicores of CPU, Mi of memory, and a number of pods.
 func needs(cpu, memory, pods int64) (all []lifecycle.Need) {
 	for _, n := range []lifecycle.Need{
 		{Resource: corev1.ResourceCPU, Amount: cpu},
@@ -166,8 +166,7 @@ func TestPlanPreemption_LowerPriorityAndYoungerFirst(t *testing.T) {
 	}
 }
 
-// The kubelet kills the pod that comes closest first, although the others turn
-// out to be enough.
+// The kubelet kills the closest match first, even if the other victims turn out to be enough.
 func TestPlanPreemption_NoUnnecessaryVictims(t *testing.T) {
 	t.Parallel()
 	both, cpu, memory := podAsking("cpu", "90m", "memory", "90Mi"), podAsking("cpu", "100m", "memory", "50Mi"), podAsking("cpu", "50m", "memory", "100Mi")
@@ -188,8 +187,8 @@ func TestPlanPreemption_HugeHoldingsCoverTheNeeds(t *testing.T) {
 	require.Len(t, victims, 1)
 }
 
-// A plan covers the needs, has no pod twice and no unnecessary one, and does
-// not depend on the order of the pods.
+// A plan covers the needs, contains no pod twice and no unnecessary pod, and does not depend
+// on the order of the pods.
 func TestPlansOfRandomNodes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -212,19 +211,19 @@ func TestPlansOfRandomNodes(t *testing.T) {
 		plan, err := lifecycle.PlanPreemption(critical, pods, want)
 		rng.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
 		again, errAgain := lifecycle.PlanPreemption(critical, pods, want)
-		require.Equal(t, plan, again, "seed %d: the order of pods matters", seed)
+		require.Equal(t, plan, again, "seed %d: the order of the pods must not matter", seed)
 		require.Equal(t, err, errAgain, "seed %d", seed)
 		if err != nil {
-			require.False(t, covers(pods, want), "seed %d: all pods would be enough", seed)
+			require.False(t, covers(pods, want), "seed %d: there is an error, although killing all pods would be enough", seed)
 			continue
 		}
 		require.True(t, covers(plan, want), "seed %d", seed)
 		for i := range plan {
-			require.False(t, covers(slices.Delete(slices.Clone(plan), i, i+1), want), "seed %d: %d in vain", seed, i)
+			require.False(t, covers(slices.Delete(slices.Clone(plan), i, i+1), want), "seed %d: victim %d is unnecessary", seed, i)
 		}
 		seen := map[types.UID]bool{}
 		for _, v := range plan {
-			require.False(t, seen[v.UID], "seed %d: twice", seed)
+			require.False(t, seen[v.UID], "seed %d: duplicate victim", seed)
 			seen[v.UID] = true
 		}
 	}

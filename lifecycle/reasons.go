@@ -20,8 +20,8 @@ const (
 	PostStartHookError = "PostStartHookError"
 )
 
-// Reasons of rejected pods, as the kubelet writes them. The scheduler's filters
-// use the filter's name as the reason.
+// Reasons of rejected pods, as the kubelet writes them. If a filter of the
+// scheduler rejects the pod, the reason is the filter's name.
 const (
 	// PodOSSelectorNodeLabelDoesNotMatch is the reason of a pod whose label
 	// kubernetes.io/os names another operating system.
@@ -95,8 +95,7 @@ const (
 	// PreStopHookFailedMessage is the message for [FailedPreStopHook].
 	PreStopHookFailedMessage = "PreStopHook failed"
 	// LifecycleHTTPFallback is the reason of the warning about an HTTPS hook
-	// whose server answered in plain HTTP, and that then succeeded in plain
-	// HTTP.
+	// that succeeded only with plain HTTP, because the server does not use TLS.
 	LifecycleHTTPFallback = "LifecycleHTTPFallback"
 )
 

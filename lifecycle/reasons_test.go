@@ -15,7 +15,7 @@ import (
 // A CRI client can run hooks.
 var _ lifecycle.ExecRunner = cri.RuntimeService(nil)
 
-// Users search for these texts, byte for byte.
+// The texts must equal the kubelet's byte for byte, because users search for them.
 func TestTextsAreTheKubelets(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u"}}

@@ -19,9 +19,9 @@ type Termination struct {
 	// Deadline is the end of the pod's grace period. The caller may shorten it
 	// during the termination. Required.
 	Deadline *Deadline
-	// Stop stops a container within grace, which is in whole seconds, as a
-	// runtime's StopContainer does. It returns nil for a container that does
-	// not exist. When the deadline is moved to an earlier time, Stop is called
+	// Stop stops a container within grace, like a runtime's StopContainer. The
+	// grace is in whole seconds. Stop returns nil for a container that does not
+	// exist. When the deadline is moved to an earlier time, Stop is called
 	// again for the same container with a shorter grace. The ctx of the
 	// previous call is then done, and the previous call must return soon after.
 	// An error means that the container may still run. Required.
@@ -40,12 +40,12 @@ type Termination struct {
 var ErrTermination = errors.New("a Termination needs Deadline, Stop, and exactly one step for each container")
 
 // Terminate stops the containers of the plan in order. It returns when each
-// container has ended or could not be stopped; the errors are joined. Before a
-// container is stopped, Terminate waits until the containers in the After list
-// of its step have ended or could not be stopped, but not longer than until the
+// container has ended or could not be stopped; the errors are joined. Before
+// Terminate stops a container, it waits until the containers in the After list
+// of its step have ended or could not be stopped, but at most until the
 // deadline. The container then has the time until the deadline to end, at least
-// [MinimumStopGrace]. A termination therefore lasts at most 2 s longer than the
-// time until the deadline.
+// [MinimumStopGrace]. A termination therefore ends at most 2 s after the
+// deadline.
 //
 // If ctx is done, Terminate stops waiting at once and returns ctx's error for
 // each container that was not stopped yet. No goroutine outlives the call.
@@ -95,8 +95,8 @@ func (t Termination) terminate(ctx context.Context, s TerminationStep, ended map
 }
 
 // hook runs the container's hook. It returns when PreStop has returned or when
-// the ctx of PreStop is done. If PreStop has not returned by then, the caller
-// waits for it with wg after the container was stopped.
+// the ctx of PreStop is done. If PreStop is still running then, terminate waits
+// for it with wg after it has stopped the container.
 func (t Termination) hook(ctx context.Context, s TerminationStep, wg *sync.WaitGroup) {
 	if s.PreStop == nil || t.PreStop == nil || ctx.Err() != nil {
 		return
@@ -158,7 +158,8 @@ type stopResult struct {
 	err  error
 }
 
-// callStop calls Stop if that can end the container earlier than the last call.
+// callStop calls Stop if the new call can end the container earlier than the
+// previous call.
 func (s *stopping) callStop(ctx context.Context) {
 	now := s.Deadline.clock.Now()
 	grace := StopGrace(s.Deadline.Remaining(now))

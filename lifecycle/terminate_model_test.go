@@ -16,9 +16,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// For random containers, hooks, runtimes and second deletions: everything has
-// ended 2 s after the deadline, no container is stopped before those that need
-// it, and without failures every container is stopped.
+// For random containers, hooks, runtimes and second deletions: the termination is complete 2 s
+// after the deadline, no container is stopped before the containers that depend on it, and
+// without failures every container is stopped.
 func TestTerminationsOfRandomPods(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -59,7 +59,7 @@ func terminateAtRandom(t *testing.T, rng *rand.Rand) {
 		for _, s := range plan.Steps {
 			for _, before := range s.After {
 				if s.Container == name && time.Now().Before(d.At()) {
-					require.Contains(t, over, before, "%s was stopped while %s needed it", name, before)
+					require.Contains(t, over, before, "%s was stopped although %s depends on it", name, before)
 				}
 			}
 		}
@@ -89,7 +89,7 @@ func terminateAtRandom(t *testing.T, rng *rand.Rand) {
 		},
 	})
 	end := time.Now()
-	wg.Wait() // who comes after the end can't move the deadline before it
+	wg.Wait() // Shorten after the end must not affect the deadline
 	trouble := false
 	for _, s := range plan.Steps {
 		require.Contains(t, over, s.Container)
@@ -99,8 +99,8 @@ func terminateAtRandom(t *testing.T, rng *rand.Rand) {
 	require.LessOrEqual(t, end.Sub(d.At()), 2*time.Second)
 }
 
-// Target: 100 pods whose processes end at once are gone in at most 1.2 times
-// the time that the runtime takes for a stop.
+// Target: 100 pods whose processes exit at once are terminated in at most 1.2 times the
+// duration of the runtime's stop call.
 func TestTerminate_HundredPodsConcurrently(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

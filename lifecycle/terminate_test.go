@@ -73,7 +73,7 @@ func TestTerminationPlans(t *testing.T) {
 			"stage 0: init\nstage 1: sc1 (preStop)",
 		},
 		{
-			"what the spec does not name goes at once, and nobody waits for it", podWithSidecars(), up("debugger", "sc1", "main"), time.Minute,
+			"a container that is not in the spec stops at once", podWithSidecars(), up("debugger", "sc1", "main"), time.Minute,
 			"stage 0: main (preStop), debugger\nstage 1: sc1 (preStop)",
 		},
 		{
@@ -84,7 +84,7 @@ func TestTerminationPlans(t *testing.T) {
 			"no time, no order and no hooks", podWithSidecars(), up("sc1", "sc2", "main"), 0,
 			"stage 0: main, sc2, sc1",
 		},
-		{"only the runtime knows it", nil, up("b", "a", "b"), time.Minute, "stage 0: b, a"},
+		{"a pod that only the runtime knows", nil, up("b", "a", "b"), time.Minute, "stage 0: b, a"},
 		{
 			"a hook that has run", podWithSidecars(),
 			[]lifecycle.ContainerState{{Name: "main", Running: true, PreStopped: true}},
@@ -144,14 +144,14 @@ func FuzzPlanTermination(f *testing.F) {
 	})
 }
 
-// A node runs containers that take some time to end after a stop request. All
-// times are seconds since its start.
+// A node runs containers that need some time to exit after a stop request. All times are
+// seconds since its start.
 type node struct {
 	start time.Time
 	takes map[string]time.Duration
 
 	mu    sync.Mutex
-	told  []string // "name@when grace"
+	told  []string // stop requests: "name@when grace"
 	ended map[string]float64
 }
 
@@ -161,8 +161,8 @@ func newNode(takes map[string]time.Duration) *node {
 
 func (n *node) at() float64 { return time.Since(n.start).Seconds() }
 
-// stop behaves as a runtime: it kills after grace, and returns when ctx is done
-// while the container keeps running.
+// stop behaves like a runtime: it kills the container after grace. If ctx is done, it returns
+// and the container continues to run.
 func (n *node) stop(ctx context.Context, name string, grace time.Duration) error {
 	n.mu.Lock()
 	n.told = append(n.told, fmt.Sprintf("%s@%v %v", name, n.at(), grace))
@@ -212,7 +212,7 @@ func TestTerminationOrderingObeysGrace(t *testing.T) {
 			Plan: plan("main", "helper", "sc1", "sc2", "sc3"), Deadline: in(5 * time.Second), Stop: n.stop,
 		}))
 		require.Equal(t, []string{"helper@0 5s", "main@0 5s", "sc1@5 2s", "sc2@5 2s", "sc3@5 2s"}, n.tolds())
-		require.InDelta(t, 7, n.at(), 0, "grace and 2 s is all there is")
+		require.InDelta(t, 7, n.at(), 0, "the termination must end 2 s after the grace period")
 	})
 }
 
@@ -249,7 +249,7 @@ func TestTerminate_ShorterGraceDuringAStop(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			d.Shorten(time.Now().Add(5 * time.Second))
 			time.Sleep(time.Second)
-			d.Shorten(time.Now().Add(3500 * time.Millisecond)) // no runtime can tell it from 4 s
+			d.Shorten(time.Now().Add(3500 * time.Millisecond)) // the runtime's timeout is the same as for 4 s
 		})
 		require.NoError(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{Plan: plan("main", "sc3"), Deadline: d, Stop: n.stop}))
 		wg.Wait()
@@ -286,7 +286,7 @@ func TestTerminate_CallThatIgnoresCancellationDelaysNothing(t *testing.T) {
 			Plan: plan("main"), Deadline: d,
 			Stop: func(_ context.Context, _ string, grace time.Duration) error {
 				if calls.Add(1) == 1 {
-					<-gone // as a runtime that answers when the container is gone
+					<-gone // like a runtime, it returns when the container has exited
 					return errors.New("too late to matter")
 				}
 				time.Sleep(grace)
@@ -326,7 +326,7 @@ func TestTerminate_SupersededCallIsCancelledAndMayStillStop(t *testing.T) {
 	})
 }
 
-// kubernetes#134338: one deadline for hook, waiting and stop together.
+// kubernetes#134338: the hook, the waiting and the stop share one deadline.
 func TestHookAndStopShareOneDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestHookAndStopShareOneDeadline(t *testing.T) {
 		}))
 		require.Equal(t, []string{
 			"main from 0 to 4 <nil> true",
-			"sc1 from 0 to 10 the grace period is over true", // from the start, as KEP-753 has it
+			"sc1 from 0 to 10 the grace period is over true", // from the start, as in KEP-753
 		}, hooks)
 		require.Equal(t, []string{"main@4 6s", "sc1@10 2s"}, n.tolds())
 		require.InDelta(t, 12, n.at(), 0)
@@ -362,7 +362,7 @@ func TestTerminate_HookThatIgnoresCancellationDelaysNoStop(t *testing.T) {
 		require.NoError(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{
 			Plan: plan("main"), Deadline: in(10 * time.Second),
 			Stop: func(ctx context.Context, name string, grace time.Duration) error {
-				defer close(gone) // with the container its commands end
+				defer close(gone) // the hook's command ends with the container
 				return n.stop(ctx, name, grace)
 			},
 			PreStop: func(context.Context, string, *corev1.LifecycleHandler) { <-gone },
@@ -388,8 +388,8 @@ func TestHook_EndsWithItsContainer(t *testing.T) {
 	})
 }
 
-// Hooks and termination as podrunner combines them: a hook that hangs and is
-// cancelled at the deadline, and one whose container ends first.
+// Hooks and termination in the combination that podrunner uses: a hook that hangs and is
+// cancelled at the deadline, and a hook whose container exits first.
 func TestTerminate_WithAHookRunner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -431,7 +431,7 @@ func TestTerminate_CancelledReturnsAtOnce(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "stop container sc3")
-		require.Equal(t, []string{"helper@0 1m0s"}, n.tolds(), "main and sc3 were not told any more")
+		require.Equal(t, []string{"helper@0 1m0s"}, n.tolds(), "main and sc3 must not be stopped after the cancellation")
 		require.InDelta(t, 3, n.at(), 0)
 	})
 }
@@ -441,9 +441,9 @@ func TestTerminate_MissingFields(t *testing.T) {
 	require.ErrorIs(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{Deadline: in(0)}), lifecycle.ErrTermination)
 	n := newNode(nil)
 	require.ErrorIs(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{Stop: n.stop}), lifecycle.ErrTermination)
-	require.NoError(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{Stop: n.stop, Deadline: in(0)}), "nothing runs")
+	require.NoError(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{Stop: n.stop, Deadline: in(0)}), "terminating no containers must succeed")
 	twice := lifecycle.TerminationPlan{Steps: []lifecycle.TerminationStep{{Container: "a"}, {Container: "a"}}}
 	err := lifecycle.Terminate(t.Context(), lifecycle.Termination{Plan: twice, Stop: n.stop, Deadline: in(0)})
-	require.ErrorIs(t, err, lifecycle.ErrTermination, "two steps for one container")
+	require.ErrorIs(t, err, lifecycle.ErrTermination, "a plan with two steps for one container must be rejected")
 	require.Empty(t, n.tolds())
 }

@@ -32,13 +32,13 @@ type TerminationStep struct {
 	// PreStop is the hook that is run before the container is stopped. The
 	// hooks of all stages are started at the beginning of the termination.
 	// PreStop is nil if the container has no hook to run or if no time is left.
-	// It is shared with the spec.
+	// It points into the pod's spec.
 	PreStop *corev1.LifecycleHandler
 	// After are the names of the containers that must have ended before this
 	// container is stopped. The plan has a step for each of them.
 	After []string
 	// Stage is 0 for containers that are stopped at once, and otherwise one
-	// more than the highest stage in After.
+	// more than the highest stage of the containers in After.
 	Stage int
 }
 

@@ -17,8 +17,8 @@ import (
 //	/system.slice/kubepods-burstable-pod8dd2….slice:cri-containerd:62be…
 //
 // ParseCgroup returns the first pod in the path and the first container of that pod, even
-// if the container has cgroups of its own or runs a whole node. If the path has no pod,
-// ParseCgroup returns the first container in the path.
+// if the container has child cgroups or runs a whole Kubernetes node. If the path has no
+// pod, ParseCgroup returns the first container in the path.
 func ParseCgroup(path string) (pod types.UID, container string) {
 	for element := range strings.SplitSeq(path, "/") {
 		for part := range strings.SplitSeq(element, ":") {

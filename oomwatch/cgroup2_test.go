@@ -35,7 +35,7 @@ type kernel struct {
 // watchKernel watches until the test ends.
 func watchKernel(t *testing.T) *kernel {
 	t.Helper()
-	require.Equal(t, "1", os.Getenv("CGROUP2_LAB"), "these tests run the machine out of memory: make test-cgroup2")
+	require.Equal(t, "1", os.Getenv("CGROUP2_LAB"), "these tests exhaust the machine's memory: use make test-cgroup2")
 	k := &kernel{T: t, kills: make(chan oomwatch.Kill, 100), nobody: make(chan struct{}, 100)}
 	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{NoVictim: func() { k.nobody <- struct{}{} }})
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func watchKernel(t *testing.T) *kernel {
 		cancel()
 		require.NoError(t, <-done)
 	})
-	k.await("every source to see", func() bool {
+	k.await("every source to observe the kill", func() bool {
 		return !slices.ContainsFunc(watcher.Sources(), func(s oomwatch.SourceStatus) bool { return !s.Watching })
 	})
 	return k
@@ -70,7 +70,7 @@ func (k *kernel) await(what string, is func() bool) {
 		}
 		<-tick.C
 	}
-	require.Fail(k, "waited in vain for "+what)
+	require.Fail(k, "condition not reached in time: "+what)
 }
 
 // next returns the next kill and checks that it is the only one.
@@ -87,12 +87,13 @@ func (k *kernel) next() oomwatch.Kill {
 	return kill
 }
 
-// quiet waits until the counters would have reported another kill.
+// quiet checks that no other kill is reported until the counters would have reported
+// it.
 func (k *kernel) quiet() {
 	k.Helper()
 	select {
 	case again := <-k.kills:
-		require.Fail(k, "told twice", again.String())
+		require.Fail(k, "the kill was reported twice", again.String())
 	case <-time.After(6 * time.Second):
 	}
 }
@@ -103,7 +104,7 @@ func (k *kernel) cgroup(path string, settings ...string) string {
 	dir := filepath.Join(mount, path)
 	require.NoError(k, os.Mkdir(dir, 0o755))
 	k.Cleanup(func() {
-		k.await("the end of "+dir, func() bool { return os.Remove(dir) == nil })
+		k.await("the removal of "+dir, func() bool { return os.Remove(dir) == nil })
 	})
 	for _, s := range settings {
 		file, value, _ := strings.Cut(s, "=")
@@ -112,7 +113,8 @@ func (k *kernel) cgroup(path string, settings ...string) string {
 	return dir
 }
 
-// pod creates the cgroups of a pod and of a container in it, and returns the latter.
+// pod creates the cgroups of a pod and of a container in it, and returns the
+// container's cgroup.
 func (k *kernel) pod(id string, podSettings, containerSettings []string) string {
 	k.Helper()
 	k.cgroup("kubepods", "cgroup.subtree_control=+memory")
@@ -120,7 +122,7 @@ func (k *kernel) pod(id string, podSettings, containerSettings []string) string 
 	return k.cgroup("kubepods/pod"+podUID+"/"+id, containerSettings...)
 }
 
-// run starts a program in a cgroup; it is killed when the test ends at the latest.
+// run starts a program in a cgroup, and kills it when the test ends.
 func (k *kernel) run(cgroup string, scoreAdj int, command string) *exec.Cmd {
 	k.Helper()
 	dir, err := os.Open(cgroup)
@@ -130,7 +132,7 @@ func (k *kernel) run(cgroup string, scoreAdj int, command string) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	require.NoError(k, cmd.Start())
 	k.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have been killed already
+		_ = cmd.Process.Kill() // an error means that it was already killed
 		_ = cmd.Wait()
 	})
 	return cmd
@@ -167,7 +169,8 @@ func TestCgroup2_PodLimit(t *testing.T) {
 	require.Equal(t, containerID, kill.ContainerID)
 }
 
-// Three processes are killed, oom_kill rises by four.
+// Three processes are killed, but oom_kill rises by four: the kernel counts the chosen
+// process twice.
 func TestCgroup2_GroupKill(t *testing.T) {
 	k := watchKernel(t)
 	container := k.pod(containerID, nil, []string{"memory.max=32M", "memory.oom.group=1"})

@@ -51,16 +51,17 @@ func (c CountersConfig) Validate() error {
 
 // Counters is the source that reads the kernel's kill counter of each cgroup:
 // memory.events.local and memory.events of cgroup v2, memory.oom_control of v1 (since
-// Linux 4.13). It needs only the permission to read these files. It observes kills whose
-// log records were overwritten, and finds the cgroup if the log does not have it.
+// Linux 4.13). It needs only the permission to read these files. Counters observes kills
+// whose log records were overwritten, and finds the victim's cgroup if the log does not
+// name it.
 //
 // If a cgroup was removed before its counters were read, its kills are reported for the
 // parent cgroup, because memory.events of the parent includes them. v1 has no counter that
-// includes the kills of removed cgroups.
+// includes the kills of removed cgroups, so Counters does not report these kills there.
 type Counters struct {
 	cfg CountersConfig
-	// reported has the counters of each cgroup whose kills were reported, by path. It is
-	// nil before the first read, which reports nothing.
+	// reported has, by path, the counter values of each cgroup up to which kills were
+	// reported. It is nil before the first read, which reports no kills.
 	reported  map[string]tally
 	failed    bool      // the last read was incomplete
 	lastCount uint64    // the kernel's count at the last read
@@ -107,9 +108,9 @@ func (c *Counters) Watch(ctx context.Context, _ Position, emit func(Observation)
 		return fmt.Errorf("watch the counters of cgroups: no memory controller in %s", c.cfg.Mount)
 	}
 	for again := true; ctx.Err() == nil; {
-		// The kernel counts a kill in VMStat first, so that the counter of the cgroup may
-		// rise only after Look has read it. Therefore the cgroups are read once more after
-		// each rise of the count.
+		// The kernel increases the count in VMStat before the counter of the cgroup. Look
+		// may read the cgroup's counter in between. Therefore the cgroups are read once
+		// more after each rise of the count.
 		now := c.cfg.Clock.Now()
 		kills, counted := c.killCount()
 		rose := !counted || kills != c.lastCount
@@ -130,8 +131,9 @@ func (c *Counters) Watch(ctx context.Context, _ Position, emit func(Observation)
 	return nil
 }
 
-// killCount returns the kernel's count of all kills. ok is false before Linux 4.13, which
-// has no such count.
+// killCount returns the kernel's count of all kills. ok is false if the count cannot be
+// read: kernels before Linux 4.13 do not have it. Watch then reads the cgroups every
+// Period.
 func (c *Counters) killCount() (n uint64, ok bool) {
 	content, err := os.ReadFile(c.cfg.VMStat)
 	return count(string(content), "oom_kill"), err == nil && strings.Contains(string(content), "\noom_kill ")
@@ -180,8 +182,8 @@ func (c *Counters) Look(emit func(Observation)) {
 }
 
 // read reads the counters of a cgroup and of all cgroups below it, each cgroup before its
-// children. A kill that happens between the two reads is then reported for the child, and
-// not again for the parent later.
+// children. If a kill happens between the reads of the parent and of the child, Look
+// reports it for the child, and does not report it again for the parent.
 func (c *Counters) read(cgroup string) (all []reading, err error) {
 	dir := filepath.Join(c.cfg.Mount, filepath.FromSlash(cgroup))
 	entries, err := os.ReadDir(dir)

@@ -82,7 +82,7 @@ func TestCounters_UnreadableCgroupIsReportedLater(t *testing.T) {
 		for range 2 {
 			away := filepath.Join(t.TempDir(), "away")
 			require.NoError(t, os.Rename(filepath.Join(f.mount, file), away))
-			require.NoError(t, os.Mkdir(filepath.Join(f.mount, file), 0o755)) // reading it is an error
+			require.NoError(t, os.Mkdir(filepath.Join(f.mount, file), 0o755)) // makes reading an error
 			require.Empty(t, look(c))
 			require.NoError(t, os.Remove(filepath.Join(f.mount, file)))
 			require.NoError(t, os.Rename(away, filepath.Join(f.mount, file)))
@@ -94,7 +94,7 @@ func TestCounters_UnreadableCgroupIsReportedLater(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(f.mount, "kubepods/a/memory.events.local"), 0o755))
 	f.v2("kubepods", 0, 4)
 	f.v2("kubepods/a/x", 3, 3)
-	require.Empty(t, look(c), "the child can't be read")
+	require.Empty(t, look(c), "the child cannot be read")
 	require.NoError(t, os.Remove(filepath.Join(f.mount, "kubepods/a/memory.events.local")))
 	f.v2("kubepods/a", 1, 4)
 	require.Equal(t, []string{"/kubepods/a/x 1"}, look(c))
@@ -103,7 +103,7 @@ func TestCounters_UnreadableCgroupIsReportedLater(t *testing.T) {
 
 func TestCounters_NewCgroupStartsAtZero(t *testing.T) {
 	f, c := counters(t)
-	require.Empty(t, look(c), "no pods yet")
+	require.Empty(t, look(c), "there are no pods yet")
 	f.v2("kubepods", 0, 1)
 	f.v2("kubepods/a", 1, 1)
 	require.Equal(t, []string{"/kubepods/a 1"}, look(c))
@@ -120,12 +120,12 @@ func TestCounters_KillsOfARemovedCgroupCountForItsParent(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(f.mount, "kubepods/a/x")))
 	require.Equal(t, []string{"/kubepods/a 2"}, look(c))
 	require.NoError(t, os.RemoveAll(filepath.Join(f.mount, "kubepods/a")))
-	require.Empty(t, look(c), "they were reported before")
+	require.Empty(t, look(c), "the kills were already reported")
 	f.v2("kubepods", 0, 3)
 	require.Equal(t, []string{"/kubepods 1"}, look(c))
 }
 
-// A kill between reading the parent and reading the child.
+// A process is killed between the reads of the parent and of the child.
 func TestCounters_LateParentReportsNothingTwice(t *testing.T) {
 	f, c := counters(t)
 	f.v2("kubepods", 0, 0)
@@ -171,7 +171,7 @@ func TestCounters_RequireAMemoryController(t *testing.T) {
 	require.ErrorContains(t, c.Watch(t.Context(), oomwatch.Position{}, func(oomwatch.Observation) {}), "no memory controller in ")
 }
 
-// The cgroups are not read as long as the kernel's count of all kills doesn't rise.
+// The cgroups are not read while the kernel's count of all kills does not increase.
 func TestCounters_AreReadWhenTheKernelHasKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := tree{t, t.TempDir()}
@@ -206,14 +206,14 @@ func TestCounters_AreReadWhenTheKernelHasKilled(t *testing.T) {
 		}
 		time.Sleep(5500 * time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, 2, looks, "at the start")
+		require.Equal(t, 2, looks, "the cgroups must be read at the start")
 		require.Empty(t, told)
-		require.Empty(t, step(1, "cgroup"), "the kernel's count stands still")
+		require.Empty(t, step(1, "cgroup"), "no kill must be reported while the kernel's count does not increase")
 		require.Equal(t, []int{1}, step(8, "vmstat"))
-		require.Empty(t, step(9, "vmstat"), "the cgroup's comes a moment later")
+		require.Empty(t, step(9, "vmstat"), "the cgroup's count increases shortly after the kernel's")
 		require.Equal(t, []int{1}, step(2, "cgroup"))
 		require.NoError(t, os.Remove(filepath.Join(f.mount, "vmstat")))
-		require.Equal(t, []int{1}, step(3, "cgroup"), "without the count each time")
+		require.Equal(t, []int{1}, step(3, "cgroup"), "without the kernel's count, the cgroups must be read every time")
 		cancel()
 		require.NoError(t, <-done)
 	})

@@ -32,13 +32,14 @@
 // # What it guarantees
 //
 //  1. Each kill is reported once, whichever sources observe it, in whatever order. The
-//     kernel writes at most ten dumps in five seconds, and parts of a dump may be
-//     overwritten. If the dump of a kill is missing or incomplete, the process is known
-//     but its cgroup is not. The kill then gets the cgroup of a counter that rose at that
-//     time and that no other kill explains. If there are several such counters, the kill
-//     may get the cgroup of another kill. A kill without a dump right after a group kill
-//     counts as part of the group if the same kind of memory was exhausted, because the
-//     log does not distinguish the two cases.
+//     kernel writes at most ten dumps (the log lines about the memory and the chosen
+//     process) in five seconds, and parts of a dump may be overwritten. If the dump of a
+//     kill is missing or incomplete, the process is known but its cgroup is not. The kill
+//     then gets the cgroup of a counter that rose at that time and that no other kill
+//     explains. If there are several such counters, the kill may get the cgroup of another
+//     kill. A kill without a dump right after a group kill (memory.oom.group) counts as
+//     part of the group if the same kind of memory was exhausted, because the log does not
+//     distinguish the two cases.
 //  2. A kill whose log lines are complete is reported shortly after [KmsgConfig.Hold],
 //     because more kills of its group may follow until then. It is reported at once when
 //     the log has the first line of the next kill. A kill that only a counter reports, or
@@ -53,9 +54,9 @@
 //     it stopped.
 //  6. Kills from before the first start, in the log or in the counters, are not reported.
 //     After a restart with a Position, all kills after this Position that are still in the
-//     log are reported, including a kill whose first lines were written before it. If the
-//     handler was running when the Watcher stopped, the kill that it handled is reported
-//     again. Other handled kills are not reported again.
+//     log are reported, including a kill whose first lines were written before this
+//     Position. If the Watcher stopped while the handler was running, the kill that was
+//     passed to the handler is reported again. Other handled kills are not reported again.
 //  7. A container that can create cgroups cannot choose names that attribute a kill to
 //     another pod.
 //
@@ -91,6 +92,9 @@
 //   - The kubelet misses the death of a process without a name; ours reports it.
 //   - The kubelet trusts the clock of the log, although it drifts; ours reports the
 //     right time for a kill that is read when it is logged.
+//   - For a kill that is read late, the time that ours reports may be too late by up to
+//     1/2000 of the time since the last record, because the log's clock may have drifted
+//     by that much; the kubelet uses the time in the log.
 //   - The kubelet trusts lines that a program writes into the kernel's log; ours
 //     accepts only lines of the kernel.
 //   - The kubelet does not read a line that continues in another record; ours joins

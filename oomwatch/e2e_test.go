@@ -29,11 +29,11 @@ type real struct {
 	v2     bool
 	mount  string
 	parent string // "/name", as the kernel logs it
-	pids   []int  // started
+	pids   []int  // of started processes
 
 	watcher *oomwatch.Watcher
 	stop    func()
-	gate    chan struct{} // nil, or what reads of the log wait for
+	gate    chan struct{} // if not nil, reads of the log block until it is closed
 
 	mu    sync.Mutex
 	kills []oomwatch.Kill
@@ -47,7 +47,7 @@ const (
 
 func onThisKernel(t *testing.T) *real {
 	t.Helper()
-	require.Zero(t, os.Geteuid(), "these tests make cgroups and read the kernel's log: run them as root")
+	require.Zero(t, os.Geteuid(), "these tests create cgroups and read the kernel's log: run them as root")
 	r := &real{T: t, mount: "/sys/fs/cgroup/memory", parent: fmt.Sprintf("/kubeparts-oom-%d", os.Getpid())}
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		r.v2, r.mount = true, "/sys/fs/cgroup"
@@ -56,21 +56,21 @@ func onThisKernel(t *testing.T) *real {
 	return r
 }
 
-// cgroup creates a cgroup below the parent, with a limit in MiB or none, and returns its
+// cgroup creates a cgroup below the parent, with a limit in MiB or no limit, and returns its
 // path as the kernel logs it. The cgroup and its processes are removed when the test ends.
 func (r *real) cgroup(path string, limit int) string {
 	r.Helper()
-	require.LessOrEqual(r, limit, 64, "tests must not use much memory of the machine")
+	require.LessOrEqual(r, limit, 64, "tests must not use much of the machine's memory")
 	cgroup := filepath.Join(r.parent, path)
 	dir := filepath.Join(r.mount, cgroup)
 	require.NoError(r, os.Mkdir(dir, 0o755))
 	r.Cleanup(func() {
-		r.await("the end of "+dir, func() bool {
+		r.await("the removal of "+dir, func() bool {
 			procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 			for pid := range strings.FieldsSeq(string(procs)) {
 				n := 0
 				if _, err := fmt.Sscan(pid, &n); err == nil && n > 1 {
-					_ = syscall.Kill(n, syscall.SIGKILL) // it may have ended
+					_ = syscall.Kill(n, syscall.SIGKILL) // an error means that it has exited
 				}
 			}
 			return os.Remove(dir) == nil
@@ -86,7 +86,8 @@ func (r *real) cgroup(path string, limit int) string {
 	return cgroup
 }
 
-// pod creates the cgroups of a pod and of its container, with limits in MiB or none.
+// pod creates the cgroups of a pod and of its container, with limits in MiB. 0 means no
+// limit.
 func (r *real) pod(podLimit, containerLimit int) (pod, container string) {
 	r.Helper()
 	pod = r.cgroup("pod"+string(realPod), podLimit)
@@ -100,7 +101,7 @@ func (r *real) run(cgroup, script string) *exec.Cmd {
 	require.NoError(r, cmd.Start())
 	r.pids = append(r.pids, cmd.Process.Pid)
 	r.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have been killed already
+		_ = cmd.Process.Kill() // an error means that it was already killed
 		_ = cmd.Wait()
 	})
 	return cmd
@@ -133,7 +134,7 @@ func (r *real) watch(resume oomwatch.Position, change ...func(*oomwatch.Config))
 		require.NoError(r, <-done)
 	})
 	r.Cleanup(r.stop)
-	r.await("every source to see", func() bool {
+	r.await("every source to observe the kill", func() bool {
 		return !slices.ContainsFunc(r.watcher.Sources(), func(s oomwatch.SourceStatus) bool { return !s.Watching })
 	})
 }
@@ -170,8 +171,8 @@ func (r *real) handle(_ context.Context, kill oomwatch.Kill) {
 	}
 }
 
-// told waits until n kills are reported, and then until the counters would have reported
-// another kill. It checks that there is no other kill.
+// told waits until n kills are reported. It then checks that no other kill is reported until
+// the counters would have reported it.
 func (r *real) told(n int) []oomwatch.Kill {
 	r.Helper()
 	look := func() []oomwatch.Kill {
@@ -181,7 +182,7 @@ func (r *real) told(n int) []oomwatch.Kill {
 	}
 	r.await(fmt.Sprintf("%d kills", n), func() bool { return len(look()) >= n })
 	end := time.Now().Add(6 * time.Second)
-	r.await("quiet", func() bool { return time.Now().After(end) })
+	r.await("the end of the quiet period", func() bool { return time.Now().After(end) })
 	require.Len(r, look(), n)
 	return look()
 }
@@ -197,7 +198,7 @@ func (r *real) await(what string, is func() bool) {
 		}
 		<-tick.C
 	}
-	require.Fail(r, "waited in vain for "+what)
+	require.Fail(r, "condition not reached in time: "+what)
 }
 
 func (r *real) requireTheContainers(kill oomwatch.Kill) {
@@ -257,7 +258,7 @@ func TestE2E_ThreeKillsInARow(t *testing.T) {
 	_, container := r.pod(0, 16)
 	r.watch(oomwatch.Position{})
 	for range 3 {
-		require.Error(t, r.run(container, zeros).Wait(), "it is killed")
+		require.Error(t, r.run(container, zeros).Wait(), "the process must be killed")
 	}
 	kills := r.told(3)
 	for i, kill := range kills {
@@ -283,7 +284,7 @@ func TestE2E_ThirtyKillsInFiveSecondsWithAStoppedReader(t *testing.T) {
 		victims = append(victims, r.run(container, zeros))
 	}
 	for _, cmd := range victims {
-		require.Error(t, cmd.Wait(), "it is killed")
+		require.Error(t, cmd.Wait(), "the process must be killed")
 	}
 	took := time.Since(began)
 	t.Logf("30 kills in %v", took.Round(time.Millisecond))
@@ -299,7 +300,7 @@ func TestE2E_ThirtyKillsInFiveSecondsWithAStoppedReader(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, r.pids, pids)
-	t.Logf("%d of 30 with the kernel's dump, %d records lost", named, r.lost)
+	t.Logf("%d of 30 kills with the kernel's dump, %d records lost", named, r.lost)
 }
 
 func TestE2E_RestartReportsOnlyNewKills(t *testing.T) {
@@ -310,7 +311,7 @@ func TestE2E_RestartReportsOnlyNewKills(t *testing.T) {
 	require.Equal(t, first.Process.Pid, r.told(1)[0].PID)
 	r.stop()
 	second := r.run(container, zeros)
-	require.Error(t, second.Wait(), "it is killed")
+	require.Error(t, second.Wait(), "the process must be killed")
 	position := r.watcher.Position()
 	require.NotZero(t, position)
 	r.watch(position)
@@ -337,7 +338,7 @@ func TestE2E_ForgedLineIsNotAKill(t *testing.T) {
 	}
 	r.told(0)
 	cmd := r.run(container, zeros)
-	require.Equal(t, cmd.Process.Pid, r.told(1)[0].PID, "and hides none")
+	require.Equal(t, cmd.Process.Pid, r.told(1)[0].PID, "the next kill must be reported, too")
 }
 
 // The kernel's line with both cgroups is too long for one record.
@@ -357,14 +358,14 @@ func TestE2E_PathThatFillsARecord(t *testing.T) {
 	require.Equal(t, cmd.Process.Pid, kill.PID)
 }
 
-// Kills at the limits of cgroups also count in the kernel's total, whose rise makes the
-// counters be read.
+// Kills at the limits of cgroups also increase the kernel's total, which triggers a read of
+// the counters.
 func TestE2E_CountersAlone(t *testing.T) {
 	r := onThisKernel(t)
 	_, container := r.pod(0, 16)
 	r.watch(oomwatch.Position{}, func(c *oomwatch.Config) { c.Sources = c.Sources[1:] })
 	for range 2 {
-		require.Error(t, r.run(container, zeros).Wait(), "it is killed")
+		require.Error(t, r.run(container, zeros).Wait(), "the process must be killed")
 	}
 	sum := 0
 	r.await("two kills", func() bool {

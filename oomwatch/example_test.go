@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// one is a source that sees one kill.
+// one is a source that reports one kill.
 type one struct{ kill oomwatch.Kill }
 
 func (one) Name() string                { return "one" }

@@ -43,7 +43,7 @@ func flood(t *testing.T, held bool) {
 	n.pass(time.Minute)
 	n.stop()
 	told := uint64(len(n.told()))
-	t.Logf("%d of %d kills told, %d of %d records lost", told, dumps, lost, dumps*size)
+	t.Logf("%d of %d kills reported, %d of %d records lost", told, dumps, lost, dumps*size)
 	if held {
 		require.EqualValues(t, 13, told)
 		require.EqualValues(t, (dumps-13)*size, lost)

@@ -64,9 +64,9 @@ type Kill struct {
 	LimitCgroup string
 	// VictimCgroup is the cgroup of the victim, or the cgroup that was killed as a whole.
 	VictimCgroup string
-	// PodUID and ContainerID identify the pod and the container of VictimCgroup or, if it
-	// belongs to none, of LimitCgroup. The container may still run after the kill of one
-	// of its processes.
+	// PodUID and ContainerID identify the pod and the container to which VictimCgroup
+	// belongs. If VictimCgroup belongs to no pod and no container, they are found from
+	// LimitCgroup. The container may still run after the kill of one of its processes.
 	PodUID      types.UID
 	ContainerID string
 	// Victim is the process that the kernel chose.
@@ -83,9 +83,9 @@ type Kill struct {
 	// Lost counts what was lost between the previous kill and this kill.
 	Lost Lost
 
-	// from is the sequence number of the record after which the log must be read to report
-	// the kill again, together with all kills that were incomplete at its start. end is
-	// the sequence number of the last record about the kill.
+	// from is the sequence number after which the log must be read again to find this kill
+	// and all kills that were incomplete when it started. end is the sequence number of
+	// the last record about the kill.
 	from, end uint64
 	// counted is the number by which the kill raises the kernel's counters: in a group
 	// kill, the chosen process may count twice. Zero means the same as Kills.

@@ -21,9 +21,10 @@ type Position struct {
 	BootID string
 	// Sequence is the sequence number of the last record that need not be read again.
 	Sequence uint64
-	// HandledUpTo is the sequence number of the last record of the handled kills. It is
-	// zero if it would not be greater than Sequence. Otherwise, the records after Sequence
-	// are read again because an earlier kill was not handled.
+	// HandledUpTo is set if kills after Sequence were handled, although an earlier kill
+	// was not. It is the sequence number of the last record of the handled kills. After a
+	// restart, Kmsg reads the records after Sequence again, but does not emit kills that
+	// end at HandledUpTo or before.
 	HandledUpTo uint64 `json:"ToldUpTo,omitzero"`
 }
 
@@ -91,8 +92,8 @@ const (
 	// the choice of the victim. Between these lines, the kernel may write to a slow
 	// console.
 	deathTimeout = 5 * time.Second
-	// historyQuiet is the time without a record after which Kmsg assumes the end of the
-	// log. The sequence number of the last record can only be found by reading.
+	// historyQuiet is the time without a record after which Kmsg assumes that it has
+	// reached the end of the log: only reading shows which record is the last.
 	// historyTimeout limits the search for the end.
 	historyQuiet   = 20 * time.Millisecond
 	historyTimeout = time.Second
@@ -148,9 +149,9 @@ func (k *Kmsg) publish() {
 	}
 }
 
-// Watch reads the log until ctx is done, and then returns nil, or until reading fails, and
-// then returns the error. The first call starts at the Position in from. When Watch is
-// called again, it continues where it stopped. It must not be called concurrently.
+// Watch reads the log. It returns nil when ctx is done, and the error when reading fails.
+// The first call starts at the Position in from. Each later call continues where the
+// previous call stopped. It must not be called concurrently.
 func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Observation)) error {
 	k.resume(from)
 	log, err := k.cfg.Open()
@@ -300,7 +301,9 @@ func (k *Kmsg) setDeadline() error {
 	}
 }
 
-// handleTimeout handles a deadline that has passed.
+// handleTimeout handles a deadline that has passed. It first lets read continue for
+// confirmTimeout. If that deadline passes too, it emits the last kill or, if there is no
+// last kill, everything that is incomplete.
 func (k *Kmsg) handleTimeout() error {
 	if !k.timedOut {
 		k.timedOut = true
@@ -317,8 +320,9 @@ func (k *Kmsg) handleTimeout() error {
 
 // wallTime converts a record's time to the time of day. Time servers correct the monotonic
 // clock, but not the clock of the log, which drifts. The record with the smallest age so
-// far was probably read as soon as it was written, so that its age is the drift. An age
-// that exceeds the maximum drift is not used. The drift may have grown since that record.
+// far was probably read as soon as it was written, so its age is the drift of the log's
+// clock at that time. This age, plus the most that the clock can have drifted since, is
+// the upper limit of the drift. It is not used if it exceeds the maximum drift since boot.
 func (k *Kmsg) wallTime(record Record) time.Time {
 	now := k.cfg.Monotonic()
 	age := now - record.SinceBoot

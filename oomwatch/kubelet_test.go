@@ -10,8 +10,8 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// The name of each case is what the kubelet's watcher does wrong with its log. There is a
-// separate test for an overrun, at which the kubelet's watcher stops.
+// Each case is a log that the kubelet's watcher gets wrong. The name of the case is the
+// error. A separate test covers an overrun, at which the kubelet's watcher stops.
 func TestParser_LogsThatTheKubeletGetsWrong(t *testing.T) {
 	const pod = "/kubepods/pod8dd2e6c1-40d5-4b02-9a8f-4c3f2d7f9c11"
 	one, two := dump(pod+"/a", 1), dump(pod+"/b", 2)

@@ -18,14 +18,14 @@ import (
 type kernelLog struct {
 	mu       sync.Mutex
 	records  []string
-	first    uint64 // the sequence of records[0]
+	first    uint64 // sequence number of records[0]
 	capacity int
 	changed  chan struct{} // closed and replaced when something is logged
-	broken   error         // what Read returns if it is set
-	booted   time.Time     // by the log's clock
+	broken   error         // error of Read
+	booted   time.Time     // time of the boot by the log's clock
 	started  time.Time
-	paused   bool // readers wait
-	whole    int  // how many records are written, and overwritten, at a time
+	paused   bool // readers block
+	whole    int  // number of records that are written, and overwritten, together
 }
 
 func newKernelLog(capacity int) *kernelLog {
@@ -63,7 +63,7 @@ func (l *kernelLog) write(priority int, texts ...string) {
 	l.changed = make(chan struct{})
 }
 
-// hold blocks readers, whatever their deadline, or lets them continue.
+// hold blocks readers, regardless of their deadline, or lets them continue.
 func (l *kernelLog) hold(paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,8 @@ func (l *kernelLog) hold(paused bool) {
 	l.changed = make(chan struct{})
 }
 
-// held is closed when readers may continue, nil if they may.
+// held returns a channel that is closed when readers may continue, or nil if they are not
+// blocked.
 func (l *kernelLog) held() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +141,8 @@ func (o *openLog) Read(b []byte) (int, error) {
 	}
 }
 
-// tryRead returns what can be read now, or when to try again.
+// tryRead returns the data that can be read now, or a channel that is closed when the caller
+// must try again.
 func (o *openLog) tryRead(b []byte) (n int, changed <-chan struct{}, err error) {
 	l := o.log
 	l.mu.Lock()
@@ -179,7 +181,7 @@ func (o *openLog) Close() error {
 	return nil
 }
 
-// dump returns what the kernel logs about a kill in a container at its limit.
+// dump returns the kernel's log lines about a kill in a container at its limit.
 func dump(cgroup string, pid int) []string {
 	return []string{
 		"exe invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",

@@ -42,7 +42,7 @@ type entry struct {
 	Observation
 	unmatched int
 	reported  bool
-	until     time.Time // latest time at which the entry is returned or, if it was returned, deleted
+	until     time.Time // latest time at which due returns the entry or, if it was returned, deletes it
 }
 
 // rememberWindows is the number of windows for which the merger keeps a returned kill, to
@@ -122,8 +122,8 @@ func (m *merger) assignCgroup(log, c *entry, now time.Time) {
 	log.Kill.VictimCgroup, log.unmatched, log.until = c.Kill.VictimCgroup, 0, now
 }
 
-// subtractReported subtracts the processes that were already reported for counters from a
-// kill in the log. It reports whether any processes are left.
+// subtractReported subtracts from a kill in the log the processes that were already
+// reported for counters. It reports whether any processes are left.
 func (m *merger) subtractReported(e *entry) bool {
 	m.match(e, func(c *entry) bool { return c.Counter && c.reported })
 	e.Kill.Kills = min(e.Kill.Kills, e.unmatched)
@@ -170,7 +170,7 @@ func (m *merger) next() (at time.Time) {
 	return at
 }
 
-// firstLogged returns the first kill in the log that is held.
+// firstLogged returns the first kill in the log that the merger still holds.
 func (m *merger) firstLogged() (k Kill, ok bool) {
 	i := slices.IndexFunc(m.all, func(e *entry) bool { return !e.Counter && !e.reported })
 	if i < 0 {

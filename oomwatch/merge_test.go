@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMerger passes kills of the log and the counters to a merger and prints what it
-// returns. A line is one of
+// TestMerger passes kills of the log and the counters to a merger and prints the results. A
+// line is one of
 //
 //	log CGROUP PID            a kill in the log; a dash is a missing cgroup
 //	log CGROUP PID group N    a group kill of N
 //	count CGROUP N [group]    a counter that rose
 //	wait DURATION
 //
-// The log is read as it is written, and counters each second; "from TIME" at the end of
-// a line is when the log was written, or the counter last read. The window is 3 s.
+// The log is read when it is written, and counters each second. "from TIME" at the end of a
+// line sets when the log was written, or the counter was last read. The window is 3 s.
 func TestMerger(t *testing.T) {
 	datadriven.Walk(t, "testdata/merge", func(t *testing.T, path string) {
 		t.Helper()
@@ -84,7 +84,7 @@ func (p *play) line(words []string) {
 		p.now = end
 		p.show(p.due(p.time()))
 	default:
-		require.Fail(p, "what is "+words[0])
+		require.Fail(p, "unknown word: "+words[0])
 	}
 }
 

@@ -20,15 +20,15 @@ type node struct {
 	kmsg    *oomwatch.Kmsg
 	counted *counted
 	watcher *oomwatch.Watcher
-	gate    chan struct{} // nil, or what the handler waits for
-	nobody  *int          // nil, or counts dumps without a kill
+	gate    chan struct{} // if not nil, the handler waits until it is closed
+	nobody  *int          // if not nil, counts dumps without a kill
 	stop    func()
 
 	mu    sync.Mutex
 	kills []oomwatch.Kill
 }
 
-// told are the kills handled so far.
+// told returns the kills handled so far.
 func (n *node) told() []oomwatch.Kill {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,7 +56,7 @@ func (n *node) setGate(gate chan struct{}) {
 	n.gate = gate
 }
 
-// forget deletes the reported kills.
+// forget clears the recorded kills.
 func (n *node) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,7 +95,7 @@ func (n *node) start(resume oomwatch.Position, change ...func(*oomwatch.Config))
 	n.run()
 }
 
-// run runs the watcher, perhaps again.
+// run starts the watcher, or restarts it.
 func (n *node) run() {
 	n.Helper()
 	ctx, cancel := context.WithCancel(n.Context())
@@ -105,7 +105,7 @@ func (n *node) run() {
 		cancel()
 		require.NoError(n, <-done)
 	}
-	n.pass(50 * time.Millisecond) // the end of the log is found
+	n.pass(50 * time.Millisecond) // until the watcher has found the end of the log
 }
 
 // pass lets time pass.

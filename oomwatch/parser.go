@@ -44,10 +44,10 @@ const (
 	maxPartial = 8 << 10 // maximum size of a summary in several records, in bytes
 )
 
-// Feed processes the next record of the log, written at the given time, and returns the
-// kill that it completes, if any. A kill is complete when the next kill starts: until
-// then, more victims of its group may follow. Records that the kernel did not write are
-// ignored. The record is not retained.
+// Feed processes the next record of the log, written at the given time, and returns a kill
+// if the record completes it. A kill is complete when the next kill starts: until then,
+// more victims of its group may follow. Records that the kernel did not write are ignored.
+// The record is not retained.
 func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
 	if !p.Open() {
 		p.idle = max(r.Sequence, 1) - 1
@@ -89,8 +89,8 @@ func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
 	return Kill{}, false
 }
 
-// markTorn handles missing records: it marks all choices as torn and ends the incomplete
-// line and the group.
+// markTorn handles missing records: it marks all choices as torn, drops the incomplete
+// line and ends the group.
 func (p *Parser) markTorn() {
 	for i := range p.chosen {
 		p.chosen[i].torn = true
@@ -131,8 +131,9 @@ func (p *Parser) Flush() []Kill {
 	return done
 }
 
-// choose processes a summary. An incomplete summary continues in another record. If there
-// are too many choices, choose drops the oldest, whose death was never logged.
+// choose processes a summary, the line about the chosen process. It keeps an incomplete
+// summary, which continues in another record. If there are too many choices, choose drops
+// the oldest, whose death was never logged.
 func (p *Parser) choose(text string, k Kill) (Kill, bool) {
 	if !k.parseSummary(text, "") {
 		if p.partial = text; len(text) > maxPartial {

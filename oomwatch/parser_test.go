@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestParser feeds the kernel's lines of each case to a Parser and prints the kills. The
+// TestParser passes the kernel's lines of each case to a Parser and prints the kills. The
 // line "quiet" stands for a moment without lines, "flush" for the end.
 func TestParser(t *testing.T) {
 	datadriven.Walk(t, "testdata/parser", func(t *testing.T, path string) {
@@ -99,11 +99,11 @@ func TestParser_DropsTheOldestOfTooManyChoices(t *testing.T) {
 	var parser oomwatch.Parser
 	for i := range 1000 {
 		text := fmt.Appendf(nil, "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=x,pid=%d,uid=0", i+1)
-		// Between two of them a record is missing.
+		// One record is missing between each two records.
 		_, told := parser.Feed(oomwatch.Record{Sequence: 2 * uint64(i+1), Kernel: true, Text: text}, time.Time{})
 		require.False(t, told)
 	}
-	require.Len(t, parser.Flush(), 63, "the last may still be carried out")
+	require.Len(t, parser.Flush(), 63, "the last choice may still result in a kill")
 }
 
 // FuzzParser checks that no line causes a panic or prevents the parser from reporting the

@@ -82,7 +82,7 @@ func TestWatcher_RestartReportsNothingTwiceWithAnOpenChoice(t *testing.T) {
 	require.Equal(t, []int{7, 9}, []int{second[0].PID, second[1].PID})
 	require.Equal(t, "/a", second[0].VictimCgroup)
 
-	// Nor half of it, if it had begun before that choice.
+	// No part of the kill of 8 may be reported again either if 8 was chosen before 7.
 	first, second = resumed(t, []string{two[0], two[2], one[0], one[2], two[3], three[0]}, []string{three[2], one[3], three[3]})
 	require.Len(t, first, 1)
 	require.Len(t, second, 2)
@@ -96,7 +96,7 @@ func TestWatcher_RestartBetweenTwoLinesLosesNothing(t *testing.T) {
 	require.Equal(t, "/a", kills[0].VictimCgroup)
 }
 
-// ownLog is a source that can be resumed: it has read ten records, of which the fifth is
+// ownLog is a source that can be resumed. It has read ten records, of which the fifth is
 // about a kill.
 type ownLog struct{}
 

@@ -140,9 +140,9 @@ func TestReporter_FiveEventsAtOnceThenOnePerMinute(t *testing.T) {
 	r.clock.SetTime(time.Unix(150, 0))
 	require.Equal(t, 1, report(3))
 	r.clock.SetTime(time.Unix(180, 0))
-	require.Equal(t, 1, report(3), "the half minute before was not lost")
+	require.Equal(t, 1, report(3), "the earlier half minute must count for the budget")
 	r.Report(t.Context(), oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, PodUID: "b"})
-	require.Contains(t, r.events[len(r.events)-1], "pod-b", "another pod has its own")
+	require.Contains(t, r.events[len(r.events)-1], "pod-b", "another pod must have a separate budget")
 	r.clock.SetTime(time.Unix(3600, 0))
 	require.Equal(t, 5, report(9))
 }

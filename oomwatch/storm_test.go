@@ -17,8 +17,8 @@ import (
 func newRand(seed int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 0)) }
 
 // storm simulates a random history: kills in several cgroups, a log that fails or is
-// overwritten, counters that are read early and late, restarts of the watcher. Torn
-// dumps are those that are overwritten in the middle.
+// overwritten, counters that are read early and late, and restarts of the watcher. If torn is
+// set, dumps are overwritten in the middle.
 func storm(t *testing.T, r *rand.Rand, torn bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,9 +74,9 @@ func storm(t *testing.T, r *rand.Rand, torn bool) {
 			}
 		}
 		if !torn {
-			require.Equal(t, pid, told, "kills told")
+			require.Equal(t, pid, told, "number of reported kills")
 		}
 		slices.Sort(named)
-		require.Equal(t, slices.Compact(slices.Clone(named)), named, "told twice")
+		require.Equal(t, slices.Compact(slices.Clone(named)), named, "a kill was reported twice")
 	})
 }

@@ -25,10 +25,10 @@ type Source interface {
 	// Name returns the name of the source in [Watcher.Sources].
 	Name() string
 	// Watch calls emit for each kill that it observes. It returns nil when ctx is done,
-	// and an error when it cannot continue. After an error, the Watcher calls Watch again
-	// after a pause, and Watch continues where it stopped. If the source can be resumed,
-	// the first call starts at the Position in from. When the source is ready, it emits an
-	// empty Observation. Watch must not call emit concurrently; emit never blocks.
+	// and an error when it cannot continue. The Watcher then calls Watch again after a
+	// pause, and Watch continues where it stopped. If the source can be resumed, the first
+	// call starts at the Position in from. When the source is ready, it emits an empty
+	// Observation. Watch must not call emit concurrently; emit never blocks.
 	Watch(ctx context.Context, from Position, emit func(Observation)) error
 	// Position returns the position in the source's log up to which all kills were
 	// emitted. It is zero if the source cannot be resumed. At most one source of a Watcher
@@ -175,8 +175,8 @@ func New(cfg Config) (*Watcher, error) {
 }
 
 // Run runs the sources until ctx is done, and returns nil. While another Run is active, it
-// returns [ErrRunning]. A Watcher whose Config.Resume is this Watcher's [Watcher.Position]
-// reports the kills again that were observed but not handled.
+// returns [ErrRunning]. Kills that were observed but not handled are reported again by a
+// Watcher whose Config.Resume is this Watcher's [Watcher.Position].
 func (w *Watcher) Run(ctx context.Context) error {
 	if !w.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -302,8 +302,8 @@ func (w *Watcher) emit(i int, s Observation) {
 	}
 }
 
-// Until ctx is done, queueDue queues the kills that the merger does not have to hold any
-// longer.
+// queueDue queues the kills that the merger does not have to hold any longer, until ctx is
+// done.
 func (w *Watcher) queueDue(ctx context.Context) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
@@ -341,8 +341,8 @@ func (w *Watcher) enqueue(kills []Kill) {
 	}
 }
 
-// attribute returns the pod and the container to which the victim's cgroup belongs or, if
-// it belongs to none, the cgroup whose limit was reached.
+// attribute returns the pod and the container to which the victim's cgroup belongs. If it
+// belongs to no pod and no container, attribute uses the cgroup whose limit was reached.
 func (w *Watcher) attribute(kill *Kill) (types.UID, string) {
 	pod, container := w.cfg.Attribute(kill.VictimCgroup)
 	if pod == "" && container == "" {
@@ -380,7 +380,7 @@ func (w *Watcher) peek() (kill Kill, ok bool) {
 	return w.queue[0], true
 }
 
-// dequeue removes the first kill from the queue, which then counts as handled.
+// dequeue removes the first kill from the queue. The kill then counts as handled.
 func (w *Watcher) dequeue() (kill Kill, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

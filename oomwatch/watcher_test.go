@@ -21,7 +21,7 @@ func TestWatcher_ReportsAKillOnceWithinTheHold(t *testing.T) {
 		n.log.print(dump("/a", 7)...)
 		n.pass(120 * time.Millisecond)
 		require.Equal(n, []int{7}, n.pids())
-		require.True(n, at.Equal(n.told()[0].Time), "%s, not %s", n.told()[0].Time, at)
+		require.True(n, at.Equal(n.told()[0].Time), "time of the kill: %s, want %s", n.told()[0].Time, at)
 		n.counted.rise(n.T, "/a", 1)
 		n.pass(time.Minute)
 		require.Len(n, n.told(), 1)
@@ -69,13 +69,13 @@ func TestWatcher_NewBootStartsAtTheEndOfTheLog(t *testing.T) {
 	})
 }
 
-// The kubelet's watcher stops at the first overrun, for good.
+// The kubelet's watcher stops permanently at the first overrun.
 func TestWatcher_OverrunIsCountedAndReadingContinues(t *testing.T) {
 	var lost uint64
 	bubble(t, func(n *node) {
 		n.log.print("a line")
 		n.pass(time.Second)
-		n.log.mu.Lock() // no reads meanwhile
+		n.log.mu.Lock() // blocks reads
 		n.log.records, n.log.first = nil, n.log.first+500
 		n.log.mu.Unlock()
 		n.log.print(dump("/a", 7)...)
@@ -171,7 +171,7 @@ func TestWatcher_KillWithoutCgroupIsReportedWithoutCounters(t *testing.T) {
 	})
 }
 
-// A log that overran has only the last kills; the counters have all of them.
+// After an overrun the log has only the last kills; the counters have all of them.
 func TestWatcher_CountersSupplyKillsMissingInTheLog(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.log.print(dump("/a", 7)...)
@@ -212,7 +212,7 @@ func TestWatcher_SlowHandlerDropsOnlyCountedKills(t *testing.T) {
 			n.log.print(dump("/a", pid+1)...)
 		}
 		n.pass(time.Second)
-		require.Equal(n, 5, dropped) // one is being handled, four wait
+		require.Equal(n, 5, dropped) // one kill is being handled, four are queued
 		close(gate)
 		n.pass(time.Second)
 		require.Equal(n, []int{1, 2, 3, 4, 5}, n.pids())
@@ -255,7 +255,7 @@ func TestWatcher_SlowConsoleSplitsNoKill(t *testing.T) {
 		n.log.print("Tasks in /a are going to be killed due to memory.oom.group set", dump("/a", 5)[3], d[3])
 		n.pass(time.Second)
 		require.Equal(n, []int{7, 5}, n.pids())
-		require.Equal(n, 1, n.told()[1].Kills, "7 was reported")
+		require.Equal(n, 1, n.told()[1].Kills, "kill 7 must not count again")
 		n.counted.rise(n.T, "/a", 3)
 		n.pass(time.Minute)
 		require.Len(n, n.told(), 2)
@@ -282,7 +282,7 @@ func TestWatcher_ChoiceWithoutADeathIsNoKill(t *testing.T) {
 		n.start(oomwatch.Position{})
 		n.log.print(dump("/a", 7)[:3]...)
 		n.pass(time.Second)
-		require.EqualValues(t, 2, n.watcher.Position().Sequence, "a restart reads it again")
+		require.EqualValues(t, 2, n.watcher.Position().Sequence, "a restart must read the record again")
 		n.pass(time.Minute)
 		require.Empty(t, n.told())
 		require.Equal(t, 1, nobody)
@@ -375,13 +375,13 @@ func TestPosition_WaitsForTheHandler(t *testing.T) {
 		n.log.print(dump("/a", 7)...)
 		n.pass(time.Second)
 		before := n.watcher.Position()
-		require.EqualValues(n, 4, before.Sequence, "just before the kill's first line of use")
-		n.stop() // while it is being handled
+		require.EqualValues(n, 4, before.Sequence, "the position must be just before the first relevant line of the kill")
+		n.stop() // during the call of the handler
 		n.forget()
 		n.setGate(nil)
 		n.start(before)
 		n.pass(time.Second)
-		require.Equal(n, []int{7}, n.pids(), "told again")
+		require.Equal(n, []int{7}, n.pids(), "the kill must be reported again")
 		require.EqualValues(n, 6, n.watcher.Position().Sequence)
 	})
 }
@@ -447,7 +447,7 @@ func TestWatcher_ReportsEveryKillOnce(t *testing.T) {
 }
 
 // The rest of a dump that was overwritten in the middle may be matched with a counter that
-// another kill raised. Nevertheless no victim is reported twice.
+// another kill increased. Nevertheless no victim may be reported twice.
 func TestWatcher_NamesNoVictimTwice(t *testing.T) {
 	for seed := range 200 {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { storm(t, newRand(seed), true) })

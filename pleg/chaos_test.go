@@ -32,9 +32,9 @@ type chaos struct {
 	told  map[string]pleg.EventType
 	made  int
 
-	late    []types.UID // hints that arrive later
+	late    []types.UID // delayed hints
 	hung    map[string]func()
-	failing bool // lists
+	failing bool // lists fail
 	watched map[types.UID]int
 }
 
@@ -48,7 +48,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c.rig = newRig(t, clock.RealClock{}, hinted(c.wire))
 	c.onEvent = func(e pleg.Event) {
 		if e.ContainerID != "" {
-			require.NotEqual(t, c.told[e.ContainerID], e.Type, "%s: told twice", e.ContainerID)
+			require.NotEqual(t, c.told[e.ContainerID], e.Type, "duplicate event of %s", e.ContainerID)
 			c.told[e.ContainerID] = e.Type
 		}
 	}
@@ -75,7 +75,7 @@ func (c *chaos) set(id string, uid types.UID, s runtimeapi.ContainerState) {
 
 func (c *chaos) hint(uid types.UID) {
 	switch c.rand.IntN(6) {
-	case 0: // lost
+	case 0: // the hint is lost
 	case 1:
 		c.late = append(c.late, uid)
 	case 2:
@@ -153,7 +153,7 @@ func (c *chaos) failLists(fail bool) {
 // read reads a pod with the current time. Nothing changes in the meantime, so the status must
 // be exact. It must be returned soon unless the pod or the lists have faults.
 func (c *chaos) read(uid types.UID) {
-	time.Sleep(time.Millisecond) // off the instant of a change
+	time.Sleep(time.Millisecond) // avoids the time of a change
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
@@ -161,7 +161,7 @@ func (c *chaos) read(uid types.UID) {
 	took := time.Since(asked)
 	troubled := c.failing || slices.ContainsFunc(slices.Collect(maps.Keys(c.hung)), func(id string) bool { return c.pod[id] == uid })
 	if !troubled {
-		require.LessOrEqual(c.t, took, 1100*time.Millisecond, "pod %s waited for a stranger", uid)
+		require.LessOrEqual(c.t, took, 1100*time.Millisecond, "pod %s waited for another pod", uid)
 	}
 	if err != nil { // the status is stale and marked as stale
 		require.True(c.t, status == nil || status.Stale)
@@ -180,8 +180,8 @@ func (c *chaos) want(uid types.UID) map[string]runtimeapi.ContainerState {
 	return want
 }
 
-// calm ends all faults except lost hints, and waits as long as a change may take then: the
-// longest back-off of a pod and the longest period.
+// calm ends all faults except lost hints, and waits for the maximum latency of a change under
+// these conditions: the longest back-off of a pod plus the longest period.
 func (c *chaos) calm() {
 	c.unblock()
 	c.failLists(false)
@@ -195,9 +195,9 @@ func (c *chaos) calm() {
 	for id := range c.pod {
 		switch state, exists := c.state[id]; {
 		case !exists:
-			require.Contains(c.t, []pleg.EventType{"", pleg.ContainerRemoved}, c.told[id], "%s is gone", id)
+			require.Contains(c.t, []pleg.EventType{"", pleg.ContainerRemoved}, c.told[id], "%s was removed", id)
 		case state == runs:
-			require.Equal(c.t, pleg.ContainerStarted, c.told[id], "%s runs", id)
+			require.Equal(c.t, pleg.ContainerStarted, c.told[id], "%s is running", id)
 		default:
 			require.Contains(c.t, []pleg.EventType{pleg.ContainerDied}, c.told[id], "%s has exited", id)
 		}
@@ -209,7 +209,7 @@ func (c *chaos) calm() {
 	}
 }
 
-// TestChaos runs the generator with all these faults: every change is delivered as soon as
+// TestChaos runs the generator with all faults of chaos: every change is delivered as soon as
 // possible (I1), a read is never older than requested (I2), no state of removed pods is kept
 // (I8), a pod that hangs does not delay others (I9), and a fresh pod stays fresh (I10).
 func TestChaos(t *testing.T) {
@@ -223,7 +223,7 @@ func TestChaos(t *testing.T) {
 				var newest time.Time // newest time at which the cache knew that pod "nobody" is absent
 				for range 120 {
 					c.step()
-					require.True(t, newest.IsZero() || isFresh(t, c.cache, "nobody", newest), "time went backwards")
+					require.True(t, newest.IsZero() || isFresh(t, c.cache, "nobody", newest), "freshness decreased")
 					if now := time.Now().Add(-time.Second); now.After(newest) && isFresh(t, c.cache, "nobody", now) {
 						newest = now
 					}
@@ -251,7 +251,7 @@ func TestChaos(t *testing.T) {
 					}
 				}
 				for id := range c.told { // told contains no container that existed only between two lists
-					require.NotZero(t, c.watched[c.pod[id]], "the watcher learnt of pod %s", c.pod[id])
+					require.NotZero(t, c.watched[c.pod[id]], "the watcher received no event of pod %s", c.pod[id])
 				}
 				stop()
 				records, dirty, requests := c.Memory()

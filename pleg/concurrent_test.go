@@ -122,7 +122,8 @@ func readsBesideRun(t *testing.T, seed uint64) {
 	}
 }
 
-// live changes a pod's only current container, reads it, and removes all at the end.
+// live changes a pod's only current container, reads the pod, and removes everything at the
+// end.
 func live(ctx context.Context, r *rig, uid types.UID, rng *rand.Rand) {
 	for made := 0; ctx.Err() == nil; made++ {
 		id := fmt.Sprintf("%s%d", uid, made)

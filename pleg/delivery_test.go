@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// The kubelet drops events that do not fit in its channel of 1,000.
+// The kubelet drops events if its channel of 1,000 events is full.
 func TestNoEventIsLostHoweverMany(t *testing.T) {
 	r := newRig(t, fakeClock())
 	const pods = 500
@@ -54,7 +54,7 @@ func TestDelivery_NextPassContinuesACancelledOne(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.Len(t, r.events, stop)
 		r.onEvent = nil
-		require.Equal(t, want, r.relist(), "cut short after %d", stop)
+		require.Equal(t, want, r.relist(), "relist after a cancellation after %d events", stop)
 	}
 }
 

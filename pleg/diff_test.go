@@ -44,7 +44,7 @@ func TestTransition(t *testing.T) {
 	}
 }
 
-// made is one element of a listing, "pod/id", in a state.
+// made is one list entry, "pod/id", with a state.
 type made struct {
 	name  string
 	state state
@@ -162,7 +162,7 @@ func BenchmarkDiff(b *testing.B) {
 		old, next := listing(), listing()
 		for b.Loop() {
 			if len(diff(old, next)) > 0 {
-				b.Fatal("changes where there are none")
+				b.Fatal("the unchanged lists differ")
 			}
 		}
 	})

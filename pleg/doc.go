@@ -19,8 +19,9 @@
 // not use the other contents of events, because events may be late, duplicated, out of
 // order or incomplete.
 //
-// The time between two global relists is Period. It is MaxPeriod while the generator relies
-// on the stream, which requires all of the following:
+// A relist of all pods is a global relist. The time between two global relists is Period, or
+// MaxPeriod while the generator relies on the stream. It relies on the stream if all of the
+// following are true:
 //
 //   - The stream is open and has sent an event. (An open stream may send nothing.)
 //   - A global relist has succeeded since the stream was opened.
@@ -61,8 +62,8 @@
 //     retries the inspection after 1 s, 2 s, and so on up to 1 min, and delivers the pod's
 //     events in the meantime. Retries use at most half of MaxInspections. Only inspections
 //     that hang for the first time can use all of MaxInspections. Each time this happens,
-//     they delay the inspections of other pods by at most one InspectTimeout. Unchanged and
-//     absent pods stay fresh even then.
+//     they delay the inspections of other pods by at most one InspectTimeout. The cache
+//     stays current for unchanged and absent pods even then.
 //  5. A failed list changes only the result of [Generator.Healthy]. A list that hangs fails
 //     after ListTimeout. If the list of all pods fails because it is too large, Run still
 //     relists pods one by one: see [ErrTooLarge].
@@ -70,9 +71,9 @@
 //     last event and a global relist has confirmed the removal.
 //  7. Run merges the hints and requests of a pod. If more than eight pods are due, one
 //     global relist serves all of them. With a [Config].Lister, Run does a global relist if
-//     more than one pod is due. After Run has served hints or requests, it pauses for three
-//     times as long as that took, at most 100 ms, before it serves more. Relists that take
-//     less than 33 ms thus use at most a quarter of the time.
+//     more than one pod is due. After Run has served hints or requests, it pauses before it
+//     serves more. The pause is three times as long as the relists took, but at most 100 ms.
+//     Relists that take less than 33 ms thus use at most a quarter of the time.
 //  8. [Generator.RelistPod] and [Generator.RequestRelist] always cause a list that begins
 //     after the call. If the caller has changed a pod before the call, that list contains
 //     the change.
@@ -85,12 +86,12 @@
 // Run returns if the runtime's calls return when their context is done. Each watcher has
 // one goroutine until its context is done. Relist and RelistPod wait for the inspections
 // that they started and deliver events on the caller's goroutine. If a caller calls them
-// while Run is in progress, Run may deliver events that they found, and they may deliver
-// events that Run found, but never at the same time. One lock serialises the passes; a pass
-// holds it while the handler runs. Before they list, Relist and RelistPod wait for the lock
-// until their context is done. After that they wait for the lock until the pass in progress
-// has ended, even if their context is done. Healthy, Stats, Watch, RequestRelist and
-// RequestReinspect do not need the lock.
+// while Run is in progress, Run may deliver events that their relists found, and they may
+// deliver events that Run found. Events are never delivered at the same time. One lock
+// serialises the passes; a pass holds it while the handler runs. Before they list, Relist
+// and RelistPod wait for the lock until their context is done. After that they wait for the
+// lock until the pass in progress has ended, even if their context is done. Healthy, Stats,
+// Watch, RequestRelist and RequestReinspect do not need the lock.
 //
 // ListTimeout and InspectTimeout are measured in real time, even if the clock is fake.
 //

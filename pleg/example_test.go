@@ -11,7 +11,7 @@ import (
 
 // A watcher that reads slowly receives merged events, but at least one for every pod.
 func ExampleGenerator_Watch() {
-	runtime := newNode() // in an agent a CRI client, which also implements Events
+	runtime := newNode() // an agent uses a CRI client, which also implements Events
 	generator, err := pleg.New(pleg.Config{
 		Runtime: runtime,
 		Cache:   podcache.New(),
@@ -40,7 +40,7 @@ func ExampleGenerator_Watch() {
 
 // A handler records the pods with events; the cache contains their status.
 func Example() {
-	runtime := newNode() // in an agent a CRI client
+	runtime := newNode() // an agent uses a CRI client
 	runtime.sandbox("1234", "sandbox", ready)
 	runtime.container("1234", "web", runs)
 

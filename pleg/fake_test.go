@@ -21,7 +21,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Any CRI client fits as it is.
+// Any CRI client can be used.
 var (
 	_ pleg.Runtime     = cri.RuntimeService(nil)
 	_ pleg.EventSource = cri.RuntimeService(nil)
@@ -44,15 +44,15 @@ type node struct {
 	mu         sync.Mutex
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
-	ips        map[string][]string // by sandbox
+	ips        map[string][]string // addresses by sandbox
 	// listErr is the error of lists, statusErr the error of statuses, by id. hang
 	// blocks calls, by id or "list", until the channel is closed or the call's
 	// context is done.
 	listErr   error
 	statusErr map[string]error
 	hang      map[string]chan struct{}
-	empty     map[string]bool // ids whose status response is empty
-	asked     []string        // ids of status calls
+	empty     map[string]bool // IDs whose status response is empty
+	asked     []string        // IDs of status calls
 	lists     int
 }
 
@@ -143,7 +143,7 @@ func (n *node) takeAsked() []string {
 	return asked
 }
 
-// listed returns the number of lists.
+// listed returns the number of list calls.
 func (n *node) listed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -53,21 +53,21 @@ func TestFlood_RequestsLeaveTheRuntimeTime(t *testing.T) {
 		r.RequestRelist("0")
 		time.Sleep(11 * time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, []string{"0 ContainerDied 0"}, r.take(), "the first one is served at once")
-		for i := range 1000 { // pods that start, one a millisecond
+		require.Equal(t, []string{"0 ContainerDied 0"}, r.take(), "the first request must be served at once")
+		for i := range 1000 { // one pod starts every millisecond
 			r.RequestRelist(types.UID(fmt.Sprint(i % 10)))
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait()
 		after := r.Stats()
-		require.LessOrEqual(t, after.PodRelists-before.PodRelists, uint64(30), "10 ms each, a quarter of the second")
-		require.LessOrEqual(t, after.Relists-before.Relists, uint64(30), "of all requests in the meantime")
+		require.LessOrEqual(t, after.PodRelists-before.PodRelists, uint64(30), "relists of 10 ms may use at most a quarter of the second")
+		require.LessOrEqual(t, after.Relists-before.Relists, uint64(30), "one relist must serve all requests that arrive in the meantime")
 		require.Empty(t, r.take())
 	})
 }
 
-// During a flood of other requests and hints, a request waits at most for two rounds of
-// relists and the pause between them, however long the flood lasts.
+// During a flood of other requests and hints of any duration, a request waits at most for two
+// rounds of relists and the pause between them.
 func TestFlood_RequestIsNotStarved(t *testing.T) {
 	const longest = maxRest + 16*look
 	for _, pods := range []int{1, 7, 40} {
@@ -97,7 +97,7 @@ func TestFlood_RequestIsNotStarved(t *testing.T) {
 				r.RequestRelist("z")
 				time.Sleep(longest)
 				synctest.Wait()
-				require.Len(t, r.take(), 1, "%d others, change %d", pods, i)
+				require.Len(t, r.take(), 1, "flood of %d pods, change %d", pods, i)
 			}
 			cancel()
 			flood.Wait()
@@ -117,12 +117,12 @@ func TestFlood_HintsLeaveTheRuntimeTime(t *testing.T) {
 			w.tell("a")
 			time.Sleep(time.Millisecond)
 		}
-		require.LessOrEqual(t, r.Stats().PodRelists-before.PodRelists, uint64(25), "10 ms each, a quarter of the second")
+		require.LessOrEqual(t, r.Stats().PodRelists-before.PodRelists, uint64(25), "relists of 10 ms may use at most a quarter of the second")
 		stop()
 	})
 }
 
-// slow is a runtime whose list of sandboxes takes 10 ms.
+// slow is a runtime whose sandbox list takes 10 ms.
 type slow struct{ pleg.Runtime }
 
 const (
@@ -135,7 +135,7 @@ func (s slow) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter
 	return s.Runtime.ListPodSandbox(ctx, f)
 }
 
-// The runtime buffers the events of five minutes for the first client.
+// The runtime buffers five minutes of events for the first client.
 func TestFlood_BacklogIsServedByOneRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -152,7 +152,7 @@ func TestFlood_BacklogIsServedByOneRelist(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		s := r.Stats()
 		require.Equal(t, uint64(5000), s.Hints)
-		require.Equal(t, uint64(2), s.Relists, "the first, and the one after the stream has opened")
+		require.Equal(t, uint64(2), s.Relists, "the first relist, and the one after the opening of the stream")
 		require.Zero(t, s.PodRelists)
 		require.Len(t, r.take(), 100)
 	})

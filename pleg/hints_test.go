@@ -24,7 +24,7 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// Any CRI client fits as it is.
+// Any CRI client can be used.
 var (
 	_ pleg.EventSource = cri.RuntimeService(nil)
 	_ pleg.Lister      = cri.RuntimeService(nil)
@@ -105,7 +105,7 @@ func eventOf(uid types.UID, kind runtimeapi.ContainerEventType) *runtimeapi.Cont
 
 func hinted(w *wire) func(*pleg.Config) { return func(c *pleg.Config) { c.Events = w } }
 
-// stretch is long enough for the period to become MaxPeriod. It does not end at the time of a
+// stretch is long enough for the period to reach MaxPeriod. It does not end at the time of a
 // relist.
 const stretch = 130*time.Second + 345*time.Millisecond
 
@@ -131,12 +131,12 @@ func TestHint_ServedWithinMilliseconds(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, status.Running())
 		after := r.Stats()
-		require.Equal(t, uint64(1), after.PodRelists-before.PodRelists, "hints of one pod are one")
+		require.Equal(t, uint64(1), after.PodRelists-before.PodRelists, "hints of one pod must be merged")
 		require.Equal(t, before.Relists, after.Relists)
 		require.Equal(t, uint64(50), after.Hints-before.Hints)
 
 		time.Sleep(time.Hour)
-		require.Zero(t, r.Stats().MissedHints, "global relists found no change")
+		require.Zero(t, r.Stats().MissedHints, "global relists must find no changes")
 		require.Equal(t, 30*time.Second, r.Stats().Period)
 	})
 }
@@ -177,12 +177,12 @@ func TestHint_ListerServesTwoPodsWithOneList(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, []string{"a ContainerStarted a1"}, r.take())
 			all, single = looks("a")
-			require.Equal(t, [2]uint64{0, 1}, [2]uint64{all, single}, "one pod is relisted alone")
+			require.Equal(t, [2]uint64{0, 1}, [2]uint64{all, single}, "a single pod must be relisted alone")
 		})
 	}
 }
 
-// Starts are the agent's own work. The agent requests a relist when the work is done, and that
+// Starts are actions of the agent itself. The agent requests a relist after its actions. That
 // relist serves the hints that arrived in the meantime.
 func TestHint_StartsWaitForTheAgentsOwnRelist(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -226,7 +226,7 @@ func TestHint_StartsWaitForTheAgentsOwnRelist(t *testing.T) {
 				require.Equal(t, before.Relists, r.Stats().Relists)
 				time.Sleep(time.Minute)
 				after := r.Stats()
-				require.Equal(t, uint64(1), after.PodRelists-before.PodRelists, "one relist serves all of them")
+				require.Equal(t, uint64(1), after.PodRelists-before.PodRelists, "one relist must serve all hints")
 				require.Zero(t, after.MissedHints)
 			})
 		})
@@ -402,7 +402,7 @@ func TestHint_IgnoresPodsOfOtherAgents(t *testing.T) {
 	})
 }
 
-// The kubelet stops trying after five failures, in a quarter of a second.
+// The kubelet gives up after five failures, in a quarter of a second.
 func TestStream_ReopenedWithoutLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -413,8 +413,8 @@ func TestStream_ReopenedWithoutLimit(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.False(t, r.Stats().Streaming)
 		require.Equal(t, time.Second, r.Stats().Period)
-		require.Greater(t, w.opened(), 120, "every 30 s")
-		require.Less(t, w.opened(), 260, "with jitter")
+		require.Greater(t, w.opened(), 120, "the stream must be reopened every 30 s")
+		require.Less(t, w.opened(), 260, "the pauses must have jitter")
 		w.refuseWith(nil)
 		time.Sleep(30*time.Second + stretch)
 		require.True(t, r.Stats().Streaming)
@@ -424,15 +424,15 @@ func TestStream_ReopenedWithoutLimit(t *testing.T) {
 		opens := w.opened()
 		w.broken <- nil // the stream ends without an error, as when the runtime restarts
 		synctest.Wait()
-		require.Equal(t, time.Second, r.Stats().Period, "at once")
+		require.Equal(t, time.Second, r.Stats().Period, "the period must become short at once")
 		r.node.container("a", "a1", exited)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Contains(t, r.take(), "a ContainerDied a1", "without a hint, and before any")
-		require.Equal(t, opens+1, w.opened(), "the first attempt is quick: the last stream had lasted")
+		require.Contains(t, r.take(), "a ContainerDied a1", "the change must be found without a hint")
+		require.Equal(t, opens+1, w.opened(), "the first attempt must be fast, because the last stream lasted")
 		require.Equal(t, uint64(1), r.Stats().Reconnects)
 		time.Sleep(stretch)
-		require.Zero(t, r.Stats().MissedHints, "no hints are expected while the stream is down")
+		require.Zero(t, r.Stats().MissedHints, "without a stream, changes must not count as missed hints")
 		require.Equal(t, 30*time.Second, r.Stats().Period)
 		stop()
 	})

@@ -145,6 +145,10 @@ func collectStatuses[S interface{ GetId() string }](objects []object, sandbox bo
 	isCurrent func(*object, S) bool, fetch func(id string) (S, error),
 ) ([]S, error) {
 	var found []S
+	kind := "container"
+	if sandbox {
+		kind = "sandbox"
+	}
 	byID := make(map[string]S, len(known))
 	for _, s := range known {
 		byID[s.GetId()] = s
@@ -163,7 +167,7 @@ func collectStatuses[S interface{ GetId() string }](objects []object, sandbox bo
 		case err == nil:
 			found = append(found, s)
 		case !crierrors.IsNotFound(err):
-			return nil, fmt.Errorf("status of %s: %w", o.id, err)
+			return nil, fmt.Errorf("status of %s %s: %w", kind, o.id, err)
 		}
 	}
 	return found, nil
@@ -220,10 +224,10 @@ func podName(objects []object) (name, namespace string) {
 }
 
 // podIPs returns the addresses of the newest sandbox if that sandbox is ready and has
-// addresses. Otherwise it returns the previous addresses, unless a sandbox is ready to
-// which the previous addresses do not belong. The reason is that a terminating pod keeps
-// its addresses, and that the runtime may remove the network of a sandbox before the
-// sandbox itself (kubernetes#82276).
+// addresses. Otherwise it returns the previous addresses, because a terminating pod keeps
+// its addresses, and the runtime may remove the network of a sandbox before the sandbox
+// itself (kubernetes#82276). If a ready sandbox exists to which the previous addresses do
+// not belong, it returns no addresses.
 func podIPs(s *podcache.Status, before snapshot) (ips []string, source string) {
 	newest := s.ReadySandbox()
 	if ips := sandboxIPs(newest); len(ips) > 0 {

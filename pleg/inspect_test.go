@@ -32,8 +32,8 @@ func TestInspect_FailedPodBacksOff(t *testing.T) {
 	status, err := r.cache.GetNewerThan(t.Context(), "a", clk.Now())
 	require.ErrorIs(t, err, errRuntime)
 	require.True(t, status.Stale)
-	require.Len(t, status.Containers, 1, "the known value is kept")
-	require.NoError(t, r.Healthy(), "one pod is not the node")
+	require.Len(t, status.Containers, 1, "the known status must be kept")
+	require.NoError(t, r.Healthy(), "a failing pod must not make the generator unhealthy")
 	r.node.takeAsked()
 
 	var tries []int
@@ -44,15 +44,15 @@ func TestInspect_FailedPodBacksOff(t *testing.T) {
 			tries = append(tries, second+1)
 		}
 		_, err = r.cache.GetNewerThan(t.Context(), "a", clk.Now())
-		require.ErrorIs(t, err, errRuntime, "readers get the error and do not wait")
+		require.ErrorIs(t, err, errRuntime, "readers must get the error without waiting")
 	}
 	require.Equal(t, []int{1, 3, 7, 15, 31, 63, 123, 183}, tries)
 	require.Empty(t, r.take())
 	require.Equal(t, 1, r.result.FailedPods)
 
 	r.node.container("a", "a2", runs)
-	require.Equal(t, []string{"a ContainerStarted a2"}, r.relist(), "changes are reported at once")
-	require.Empty(t, r.node.takeAsked(), "but not inspected before retryAt")
+	require.Equal(t, []string{"a ContainerStarted a2"}, r.relist(), "changes must be reported at once")
+	require.Empty(t, r.node.takeAsked(), "the pod must not be inspected before retryAt")
 	status, err = r.cache.Get("a")
 	require.ErrorIs(t, err, errRuntime)
 	require.True(t, status.Stale)
@@ -64,7 +64,7 @@ func TestInspect_FailedPodBacksOff(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, status.Stale)
 	require.Len(t, status.Containers, 2)
-	require.Equal(t, 1, r.result.FailedPods, "as of the list; the inspection came after")
+	require.Equal(t, 1, r.result.FailedPods, "the result must count the failed pod at the time of the list")
 	r.relist()
 	require.Zero(t, r.result.FailedPods)
 }
@@ -74,10 +74,10 @@ func TestInspect_FailingPodIsStillDeliveredAndDeleted(t *testing.T) {
 	r.node.container("a", "a1", runs)
 	r.node.empty["a1"] = true
 	_, err := r.Relist(t.Context())
-	require.ErrorContains(t, err, "inspect pod a: status of a1: container status is nil")
+	require.ErrorContains(t, err, "inspect pod a: status of container a1: container status is nil")
 	require.Equal(t, []string{"a ContainerStarted a1"}, r.take())
 	status, err := r.cache.Get("a")
-	require.EqualError(t, err, "container status is nil", "the cache has the runtime's own error")
+	require.EqualError(t, err, "container status is nil", "the cache must contain the runtime's own error")
 	require.Equal(t, &podcache.Status{UID: "a", Stale: true}, status)
 
 	r.node.remove("a1")
@@ -156,7 +156,7 @@ func TestInspect_OnlyChangedStatusesAreRequested(t *testing.T) {
 	require.Equal(t, []string{"a1", "a2", "a3", "sa", "sb"}, r.node.takeAsked())
 	r.node.container("a", "a1", exited)
 	r.relist()
-	require.Equal(t, []string{"a1", "a3"}, r.node.takeAsked(), "a created container may have changed")
+	require.Equal(t, []string{"a1", "a3"}, r.node.takeAsked(), "a created container must be inspected, because it may have changed")
 	r.node.sandbox("b", "sb", notReady)
 	r.node.container("b", "b1", runs)
 	r.relist()
@@ -166,7 +166,7 @@ func TestInspect_OnlyChangedStatusesAreRequested(t *testing.T) {
 	require.Equal(t, []string{"sb2"}, r.node.takeAsked())
 	r.node.container("b", "b1", exited)
 	r.relist()
-	require.Equal(t, []string{"b1", "sb2"}, r.node.takeAsked(), "a ready sandbox may have got its address")
+	require.Equal(t, []string{"b1", "sb2"}, r.node.takeAsked(), "a ready sandbox must be inspected, because it may have got its address")
 }
 
 func TestInspect_StatusHasTheSandboxOfAContainer(t *testing.T) {
@@ -180,7 +180,7 @@ func TestInspect_StatusHasTheSandboxOfAContainer(t *testing.T) {
 	s, err := r.cache.Get("a")
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"a1": "old", "a2": "new"}, s.SandboxOf)
-	r.node.container("a", "a2", exited) // the previous list contained it
+	r.node.container("a", "a2", exited) // it was already in the previous list
 	r.relist()
 	s, err = r.cache.Get("a")
 	require.NoError(t, err)
@@ -222,40 +222,40 @@ func TestInspect_IPs(t *testing.T) {
 		r.node.ips["s1"] = nil
 		r.RequestReinspect("a")
 		r.relist()
-		require.Equal(t, ips, get(), "the network is removed before the sandbox")
+		require.Equal(t, ips, get(), "the addresses must be kept, because the network is removed before the sandbox")
 
 		r.node.sandbox("a", "s1", notReady)
 		r.node.container("a", "a1", exited)
 		r.relist()
-		require.Equal(t, ips, get(), "kept after the end")
+		require.Equal(t, ips, get(), "the addresses must be kept after the end of the sandbox")
 		status, _ := r.cache.Get("a")
 		require.Equal(t, []string{"n-a", "ns"}, []string{status.Name, status.Namespace})
 
 		r.node.sandbox("a", "s2", ready)
 		r.relist()
-		require.Empty(t, get(), "another sandbox has other addresses")
+		require.Empty(t, get(), "another sandbox must not keep the addresses")
 		r.node.ips["s2"] = []string{"10.0.0.9", "not an address"}
 		r.node.container("a", "a2", runs)
 		r.relist()
-		require.Empty(t, get(), "an invalid address invalidates all")
+		require.Empty(t, get(), "an invalid address must invalidate all")
 		r.node.ips["s2"] = []string{"", "10.0.0.9"}
 		r.RequestReinspect("a")
 		r.relist()
-		require.Equal(t, []string{"10.0.0.9"}, get(), "the primary address may be missing")
+		require.Equal(t, []string{"10.0.0.9"}, get(), "without a primary address, the additional ones must be used")
 		r.node.ips["s2"] = []string{"010.0.0.9"}
 		r.RequestReinspect("a")
 		r.relist()
-		require.Equal(t, []string{"010.0.0.9"}, get(), "leading zeros are allowed")
+		require.Equal(t, []string{"010.0.0.9"}, get(), "leading zeros must be accepted")
 
 		r.node.sandbox("a", "s3", notReady)
 		r.relist()
-		require.Empty(t, get(), "the newest is not ready, and an older one is")
+		require.Empty(t, get(), "only the newest sandbox counts, and it is not ready")
 
 		r.node.remove("s3")
 		r.relist()
 		r.node.remove("s1", "s2", "a1", "a2")
 		r.relist()
-		require.Empty(t, get(), "forgotten with the pod")
+		require.Empty(t, get(), "the addresses must be deleted with the pod")
 	}
 	r := newRig(t, fakeClock())
 	r.node.sandbox("a", "s1", ready)
@@ -279,8 +279,8 @@ func (l *liar) ContainerStatus(ctx context.Context, id string, verbose bool) (*r
 	return answer, err
 }
 
-// If the status were not requested again and the list did not change, the wrong status would
-// stay in the cache for ever.
+// If the status were not requested again, and the list did not change, the wrong status would
+// stay in the cache forever.
 func TestInspect_StatusThatContradictsTheListIsRequestedAgain(t *testing.T) {
 	for name, lie := range map[string]func(*runtimeapi.ContainerStatus){
 		"state":        func(c *runtimeapi.ContainerStatus) { c.State = runs },
@@ -300,11 +300,11 @@ func TestInspect_StatusThatContradictsTheListIsRequestedAgain(t *testing.T) {
 			r.node.takeAsked()
 
 			clk.Step(time.Second)
-			require.Empty(t, r.relist(), "the runtime still answers so")
+			require.Empty(t, r.relist(), "the runtime still returns the wrong status")
 			l.lie = nil
 			clk.Step(time.Second)
 			require.Equal(t, []string{"a PodSync"}, r.relist())
-			require.Equal(t, []string{"a1", "a1"}, r.node.takeAsked(), "not for the sandbox, whose status agrees")
+			require.Equal(t, []string{"a1", "a1"}, r.node.takeAsked(), "the sandbox must not be inspected again, because its status agrees")
 			status, err := r.cache.Get("a")
 			require.NoError(t, err)
 			require.Len(t, status.Containers, 1)
@@ -320,8 +320,8 @@ func TestInspect_StatusThatContradictsTheListIsRequestedAgain(t *testing.T) {
 	}
 }
 
-// TestInspect_ContainerLostBeforeItsStart: a container that was never started causes no event,
-// but the cache is updated.
+// TestInspect_ContainerLostBeforeItsStart checks that a container which was never started
+// causes no event, but the cache is updated.
 func TestInspect_ContainerLostBeforeItsStart(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)

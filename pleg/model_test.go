@@ -49,12 +49,12 @@ func newHistory(t *testing.T, seed uint64) *history {
 func (h *history) hear(e pleg.Event) {
 	if e.ContainerID != "" {
 		before := h.told[e.ContainerID]
-		require.NotEqual(h.t, pleg.ContainerRemoved, before, "%s after its removal", e.ContainerID)
+		require.NotEqual(h.t, pleg.ContainerRemoved, before, "event of %s after its removal", e.ContainerID)
 		if e.Type == pleg.ContainerRemoved {
-			require.Equal(h.t, pleg.ContainerDied, before, "%s: died before removed", e.ContainerID)
+			require.Equal(h.t, pleg.ContainerDied, before, "%s was removed without a ContainerDied event", e.ContainerID)
 		}
 		if !h.strange {
-			require.NotEqual(h.t, before, e.Type, "%s: told twice", e.ContainerID)
+			require.NotEqual(h.t, before, e.Type, "duplicate event of %s", e.ContainerID)
 		}
 		h.told[e.ContainerID] = e.Type
 	}
@@ -124,8 +124,8 @@ func (h *history) look(relist func(context.Context)) {
 	h.readsAreTrue(began)
 }
 
-// readsAreTrue checks that each status that is as new as the relist and has no error equals
-// the state of the runtime, which has not changed since.
+// readsAreTrue checks each status that is as new as the relist and has no error: it must
+// equal the state of the runtime, which has not changed since.
 func (h *history) readsAreTrue(began time.Time) {
 	for uid := types.UID("a"); uid <= "d"; uid = types.UID(rune(uid[0] + 1)) {
 		status, err := h.cache.Get(uid)
@@ -150,7 +150,7 @@ func (h *history) readsAreTrue(began time.Time) {
 	}
 }
 
-// settle ends all failures and relists until every back-off is over.
+// settle ends all failures and relists until every back-off has ended.
 func (h *history) settle() {
 	clear(h.node.statusErr)
 	h.cutAt = 0
@@ -171,9 +171,9 @@ func (h *history) everythingWasTold() {
 	for id := range h.pod {
 		switch state, exists := h.state[id]; {
 		case !exists:
-			require.Contains(h.t, []pleg.EventType{"", pleg.ContainerRemoved}, h.told[id], "%s is gone", id)
+			require.Contains(h.t, []pleg.EventType{"", pleg.ContainerRemoved}, h.told[id], "%s was removed", id)
 		case state == runs:
-			require.Equal(h.t, pleg.ContainerStarted, h.told[id], "%s runs", id)
+			require.Equal(h.t, pleg.ContainerStarted, h.told[id], "%s is running", id)
 		case state == exited:
 			require.Equal(h.t, pleg.ContainerDied, h.told[id], "%s has exited", id)
 		}

@@ -49,7 +49,7 @@ func TestObserver_ReportsTheEventStream(t *testing.T) {
 		tell(0, ours)
 		tell(now, map[string]string{crilabels.PodUID: "b"})
 		synctest.Wait()
-		require.Equal(t, []time.Duration{3 * time.Second, 0, 0}, ages, "no age is negative, and pods of other agents are not counted")
+		require.Equal(t, []time.Duration{3 * time.Second, 0, 0}, ages, "no age may be negative, and pods of other agents must not be counted")
 
 		w.broken <- errors.New("broken")
 		time.Sleep(time.Second)
@@ -57,11 +57,11 @@ func TestObserver_ReportsTheEventStream(t *testing.T) {
 		require.Equal(t, []string{"not yet", "broken"}, ended)
 		require.Equal(t, 2, opened)
 		stop()
-		require.Len(t, ended, 2, "a requested end is not reported")
+		require.Len(t, ended, 2, "the end by cancellation must not be reported")
 	})
 }
 
-// The pauses before a broken stream is opened again come from Config.Random.
+// Config.Random determines the pauses before a broken stream is opened again.
 func TestRun_ReopensTheStreamAfterRandomPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()

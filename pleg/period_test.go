@@ -40,7 +40,7 @@ func TestPeriod_ShortAfterAMissedHint(t *testing.T) {
 
 		r.node.container("a", "a1", exited) // without a hint
 		time.Sleep(30 * time.Second)
-		require.Equal(t, []string{"a ContainerDied a1"}, r.take(), "the global relist finds it")
+		require.Equal(t, []string{"a ContainerDied a1"}, r.take(), "the global relist must find the change")
 		require.Equal(t, time.Second, r.Stats().Period)
 		time.Sleep(9 * time.Minute)
 		w.tell("a")
@@ -97,7 +97,7 @@ func TestPeriod_HintDuringTheListIsNotMissed(t *testing.T) {
 	}
 }
 
-// A reader that waits for a newer status does not depend on the current period.
+// A reader that waits for a newer status does not wait for the current period.
 func TestPeriod_WaitingReaderShortensIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{}, hinted(newWire()))
@@ -181,7 +181,7 @@ func TestPeriod_DoesNotDelayRetriesOfInspections(t *testing.T) {
 			}
 		}
 		require.Equal(t, []int{1, 3, 7, 15, 31, 63, 123}, tries)
-		require.LessOrEqual(t, r.Stats().Relists-before.Relists, uint64(5), "one pod is not the node")
+		require.LessOrEqual(t, r.Stats().Relists-before.Relists, uint64(5), "a failing pod must not shorten the period")
 		r.node.fail("a1", nil)
 		time.Sleep(time.Minute)
 		require.Zero(t, r.Stats().FailedPods)
@@ -254,7 +254,7 @@ func (c *counting) count() {
 	c.calls++
 }
 
-// take returns the number of calls since the last take.
+// take returns the number of calls since its last call.
 func (c *counting) take() int {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -284,11 +284,11 @@ func TestRun_IdleNodeNeedsFewCalls(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- g.Run(ctx) }()
 		synctest.Wait()
-		require.Equal(t, 2+400+1, rt.take(), "the start: all lists, each status once, the stream")
+		require.Equal(t, 2+400+1, rt.take(), "the start: all lists, each status once, and the stream")
 		for _, most := range []int{14, 4, 4, 4} {
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			require.LessOrEqual(t, rt.take(), most, "calls in a minute")
+			require.LessOrEqual(t, rt.take(), most, "calls per minute")
 		}
 		cancel()
 		require.NoError(t, <-done)

@@ -21,7 +21,7 @@ var errRuntime = errors.New("the runtime is busy")
 
 func fakeClock() *testingclock.FakeClock { return testingclock.NewFakeClock(time.Unix(1_000_000, 0)) }
 
-// isFresh reports whether the pod is at least as new as when.
+// isFresh reports whether the cached status of the pod is at least as new as when.
 func isFresh(t *testing.T, c *podcache.Cache, uid types.UID, when time.Time) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -52,7 +52,7 @@ func TestRelist_DeliversChanges(t *testing.T) {
 	}, r.relist())
 	require.ElementsMatch(t, []string{"a ContainerChanged a3", "b ContainerChanged b1"}, r.hidden)
 
-	require.Empty(t, r.relist(), "nothing changed")
+	require.Empty(t, r.relist(), "without a change, there must be no event")
 
 	r.node.container("a", "a1", exited)
 	r.node.container("a", "a3", runs)
@@ -182,7 +182,7 @@ func TestHealthy_DependsOnListsOnly(t *testing.T) {
 	require.ErrorIs(t, r.Healthy(), errRuntime)
 	r.node.failLists(nil)
 	require.NoError(t, r.RelistPod(t.Context(), "a"))
-	require.Error(t, r.Healthy(), "a pod's relist does not count")
+	require.Error(t, r.Healthy(), "the relist of a pod must not make the generator healthy")
 }
 
 // The kubelet's gauge of exited containers stays at its last value.
@@ -242,7 +242,7 @@ func TestRelist_OddObjects(t *testing.T) {
 	require.Equal(t, "cn", status.Name)
 
 	require.NoError(t, r.RelistPod(t.Context(), "b"))
-	require.Empty(t, r.take(), "a list by the label does not show it, so it stays")
+	require.Empty(t, r.take(), "the pod must be kept, because a list by label does not contain it")
 }
 
 func TestLabelSelector_ExcludesPodsOfOtherAgents(t *testing.T) {

@@ -21,11 +21,13 @@ const (
 // until the pod's last event is delivered.
 type record struct {
 	uid types.UID
-	// delivered is the listing up to which all events have been delivered.
+	// delivered has the pod's objects in their states after the last delivered
+	// event. The differences between delivered and a newer listing are the next
+	// events.
 	delivered []object
 	// seen is the newest listing of the pod, and seenAt is the start of that listing.
-	// complete means that seen is part of a global listing. seen is replaced, never
-	// modified.
+	// complete reports whether seen comes from a global relist, not from a relist of
+	// this pod only. seen is replaced, never modified.
 	seen     []object
 	seenAt   time.Time
 	complete bool
@@ -54,7 +56,7 @@ func (r *record) fail(err error, now time.Time) {
 }
 
 // needsConfirmation reports whether the last inspection contradicted its listing and a
-// newer listing exists, so that the pod must be inspected again.
+// newer listing exists. The pod must then be inspected again.
 func (r *record) needsConfirmation() bool {
 	return !r.contradictedAt.IsZero() && r.seenAt.After(r.contradictedAt)
 }

@@ -25,12 +25,12 @@ func TestRelistPod(t *testing.T) {
 	require.False(t, isFresh(t, r.cache, "b", clk.Now()))
 
 	require.NoError(t, r.RelistPod(t.Context(), "nobody"))
-	require.True(t, isFresh(t, r.cache, "nobody", clk.Now()), "known to be absent")
+	require.True(t, isFresh(t, r.cache, "nobody", clk.Now()), "the pod must be known to be absent")
 	clk.Step(time.Second)
 	require.NoError(t, r.RelistPod(t.Context(), "a"))
 	require.Empty(t, r.take())
-	require.True(t, isFresh(t, r.cache, "a", clk.Now()), "known to be unchanged")
-	require.Equal(t, []string{"b ContainerDied b1"}, r.relist(), "each change is reported once")
+	require.True(t, isFresh(t, r.cache, "a", clk.Now()), "the pod must be known to be unchanged")
+	require.Equal(t, []string{"b ContainerDied b1"}, r.relist(), "each change must be reported once")
 
 	r.node.container("new", "n1", runs)
 	require.NoError(t, r.RelistPod(t.Context(), "new"))

@@ -32,7 +32,7 @@ func start(t *testing.T, r *rig) (stop func()) {
 	}
 }
 
-// await returns how long a read newer than now takes.
+// await returns how long a read that is newer than now takes, and its result.
 func await(t *testing.T, c *podcache.Cache, uid types.UID) (time.Duration, *podcache.Status, error) {
 	t.Helper()
 	asked := time.Now()
@@ -53,7 +53,7 @@ func TestRun_RelistsAtOnceAndThenEachPeriod(t *testing.T) {
 		stop()
 		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, at)
 		stop = start(t, r)
-		require.Len(t, at, 4, "a new Run relists at once")
+		require.Len(t, at, 4, "a new Run must relist at once")
 		stop()
 	})
 }
@@ -79,11 +79,11 @@ func TestRequestRelist_ServedAtOnce(t *testing.T) {
 		require.False(t, status.Running())
 		synctest.Wait()
 		require.LessOrEqual(t, r.node.listed()-lists, 2)
-		require.Equal(t, []string{"a ContainerDied a1"}, r.take(), "only its pod")
+		require.Equal(t, []string{"a ContainerDied a1"}, r.take(), "only the requested pod must be relisted")
 		require.False(t, isFresh(t, r.cache, "b", now))
 		took, _, err = await(t, r.cache, "b")
 		require.NoError(t, err)
-		require.Equal(t, 700*time.Millisecond, took, "the global relist is where it would be")
+		require.Equal(t, 700*time.Millisecond, took, "the request must not delay the next global relist")
 		synctest.Wait()
 		require.Equal(t, []string{"b ContainerDied b1"}, r.take())
 	})
@@ -113,7 +113,7 @@ func TestRequestRelist_SkippedAfterAGlobalRelist(t *testing.T) {
 	})
 }
 
-// The request and the start of the list may have the same time.
+// The request and the start of the list may be at the same time.
 func TestRequestRelist_ServedIfMadeDuringAGlobalRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{})
@@ -127,7 +127,7 @@ func TestRequestRelist_ServedIfMadeDuringAGlobalRelist(t *testing.T) {
 	})
 }
 
-// Every failure may cost the runtime client's whole deadline.
+// Every failure may last as long as the runtime client's deadline.
 func TestRequestRelist_DoesNotDelayTheGlobalRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended []time.Duration
@@ -149,7 +149,7 @@ func TestRequestRelist_DoesNotDelayTheGlobalRelist(t *testing.T) {
 	})
 }
 
-// The kubelet waits as long as its client does.
+// In the kubelet, only the timeout of its CRI client limits a list.
 func TestRelist_HangingListFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { c.ListTimeout = 5 * time.Second })
@@ -160,7 +160,7 @@ func TestRelist_HangingListFails(t *testing.T) {
 		require.ErrorIs(t, r.Healthy(), context.DeadlineExceeded)
 		require.Equal(t, uint64(1), r.Stats().FailedRelists)
 		time.Sleep(6 * time.Second)
-		require.Equal(t, uint64(2), r.Stats().FailedRelists, "it is tried again after Period")
+		require.Equal(t, uint64(2), r.Stats().FailedRelists, "the list must be retried after Period")
 		unblock()
 		time.Sleep(time.Second)
 		require.NoError(t, r.Healthy())
@@ -186,7 +186,7 @@ func (s slowLists) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxF
 	return s.Runtime.ListPodSandbox(ctx, f)
 }
 
-// In the kubelet the waiters of all other pods wait for the pod that hangs.
+// In the kubelet, waiters of all other pods wait for the hanging pod.
 func TestAHungPodDelaysNoOther(t *testing.T) {
 	for _, hung := range []int{1, 7, 8, 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -205,11 +205,11 @@ func TestAHungPodDelaysNoOther(t *testing.T) {
 				time.Sleep(time.Millisecond) // not at the time of a list
 				took, status, err := await(t, r.cache, "b")
 				require.NoError(t, err)
-				require.LessOrEqual(t, took, time.Second, "an unchanged pod")
+				require.LessOrEqual(t, took, time.Second, "read of an unchanged pod")
 				require.Len(t, status.Containers, 1)
 				took, _, err = await(t, r.cache, "nobody")
 				require.NoError(t, err)
-				require.LessOrEqual(t, took, time.Second, "an absent pod")
+				require.LessOrEqual(t, took, time.Second, "read of an absent pod")
 				if hung >= 8 && second < 30 {
 					continue // all inspections hang until each has timed out once
 				}
@@ -221,7 +221,7 @@ func TestAHungPodDelaysNoOther(t *testing.T) {
 				r.node.container("a", "a1", state)
 				took, status, err = await(t, r.cache, "a")
 				require.NoError(t, err)
-				require.LessOrEqual(t, took, time.Second, "a changed pod in second %d", second)
+				require.LessOrEqual(t, took, time.Second, "read of a changed pod in second %d", second)
 				require.Equal(t, state, status.Containers[0].State)
 			}
 			require.NoError(t, r.Healthy())
@@ -253,7 +253,7 @@ func TestRun_ListedPodIsNeverReadAsEmpty(t *testing.T) {
 			status, _ := r.cache.GetNewerThan(t.Context(), "a", time.Time{})
 			done <- len(status.Containers)
 		}()
-		time.Sleep(5 * time.Second) // the global time of the cache advances in the meantime
+		time.Sleep(5 * time.Second) // the global time of the cache advances meanwhile
 		synctest.Wait()
 		require.Empty(t, done)
 		unblock()
@@ -268,9 +268,9 @@ func TestRun_ChangesDuringAnInspectionFollowIt(t *testing.T) {
 		states int
 	}{
 		"nothing":                     {func(*rig) {}, []string{"a ContainerStarted a1"}, 1},
-		"another dies":                {func(r *rig) { r.node.container("a", "a2", exited) }, []string{"a ContainerStarted a1", "a ContainerDied a2"}, 2},
+		"another container exits":     {func(r *rig) { r.node.container("a", "a2", exited) }, []string{"a ContainerStarted a1", "a ContainerDied a2"}, 2},
 		"a reinspection is asked for": {func(r *rig) { r.RequestReinspect("a") }, []string{"a ContainerStarted a1", "a PodSync"}, 1},
-		"it goes": {func(r *rig) { r.node.remove("a1") }, []string{
+		"the container is removed": {func(r *rig) { r.node.remove("a1") }, []string{
 			"a ContainerStarted a1", "a ContainerDied a1", "a ContainerRemoved a1",
 		}, 0},
 	} {
@@ -283,11 +283,11 @@ func TestRun_ChangesDuringAnInspectionFollowIt(t *testing.T) {
 				test.do(r)
 				time.Sleep(2500 * time.Millisecond)
 				require.Empty(t, r.take())
-				asked := time.Now().Add(-500 * time.Millisecond) // not newer than the last list
+				asked := time.Now().Add(-500 * time.Millisecond) // older than the last list
 				unblock()
 				synctest.Wait()
 				require.Equal(t, test.events, r.take())
-				require.True(t, isFresh(t, r.cache, "a", asked), "another list is not needed")
+				require.True(t, isFresh(t, r.cache, "a", asked), "the status must be fresh without another list")
 				status, err := r.cache.Get("a")
 				require.NoError(t, err)
 				require.Len(t, status.Containers, test.states)
@@ -308,7 +308,7 @@ func TestRun_CancelEndsHangingCalls(t *testing.T) {
 			require.Zero(t, time.Since(began))
 			unblock()
 			require.Empty(t, r.take())
-			require.Equal(t, []string{"a ContainerStarted a1"}, r.relist(), "the next pass delivers it")
+			require.Equal(t, []string{"a ContainerStarted a1"}, r.relist(), "the next pass must deliver the event")
 			require.NoError(t, r.Healthy())
 		})
 	}
@@ -321,7 +321,7 @@ func TestRelist_ConcurrentWithRun(t *testing.T) {
 		unblock := r.node.block("a1")
 		stop := start(t, r)
 		r.node.container("b", "b1", runs)
-		require.Equal(t, []string{"b ContainerStarted b1"}, r.relist(), "it waits for its own inspections only")
+		require.Equal(t, []string{"b ContainerStarted b1"}, r.relist(), "a pass must wait only for its own inspections")
 		unblock()
 		synctest.Wait()
 		require.Equal(t, []string{"a ContainerStarted a1"}, r.take())
@@ -341,9 +341,9 @@ func TestRun_LimitsInspections(t *testing.T) {
 		require.Len(t, r.node.takeAsked(), 3)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		require.Len(t, r.node.takeAsked(), 3, "the next three; those that failed wait")
+		require.Len(t, r.node.takeAsked(), 3, "only the next three pods must be inspected, because the failed ones back off")
 		stop()
-		require.Empty(t, r.node.takeAsked(), "no pod is started after ctx is done")
+		require.Empty(t, r.node.takeAsked(), "no inspection must start after ctx is done")
 	})
 }
 

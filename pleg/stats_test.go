@@ -43,10 +43,10 @@ func TestStats_Counters(t *testing.T) {
 	clk.Step(time.Second)
 	_, err = r.Relist(t.Context())
 	require.Error(t, err)
-	require.Equal(t, 2, r.Stats().FailedPods, "each counts once")
+	require.Equal(t, 2, r.Stats().FailedPods, "each failed pod must count once")
 	r.node.remove("b1")
 	r.relist()
-	require.Equal(t, 1, r.Stats().FailedPods, "b is gone")
+	require.Equal(t, 1, r.Stats().FailedPods, "a removed pod must not count")
 	r.node.fail("a1", nil)
 	clk.Step(time.Minute)
 	r.relist()
@@ -57,7 +57,7 @@ func TestStats_Counters(t *testing.T) {
 	clk.Step(time.Second)
 	_, err = r.Relist(t.Context())
 	require.Error(t, err)
-	require.Equal(t, relisted, r.Stats().RelistedAt, "of the last successful one")
+	require.Equal(t, relisted, r.Stats().RelistedAt, "the time must be that of the last successful relist")
 	require.Equal(t, uint64(1), r.Stats().FailedRelists)
 	require.ErrorIs(t, r.Stats().ListError, errRuntime)
 }
@@ -93,7 +93,7 @@ func (c *crowded) ListContainers(ctx context.Context, f *runtimeapi.ContainerFil
 	return c.node.ListContainers(ctx, f)
 }
 
-// In this situation the kubelet finds no changes.
+// If the list of all pods is too large for one message, the kubelet detects no changes.
 func TestRun_TooLargeListDegradesToPodRelists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := &crowded{}
@@ -115,18 +115,18 @@ func TestRun_TooLargeListDegradesToPodRelists(t *testing.T) {
 		r.node.container("07", "c07", exited)
 		r.RequestRelist("07")
 		synctest.Wait()
-		require.Equal(t, []string{"07 ContainerDied c07"}, r.take(), "requests are served")
+		require.Equal(t, []string{"07 ContainerDied c07"}, r.take(), "requests must be served")
 		for i := range pods {
 			uid := types.UID(fmt.Sprintf("%02d", i))
 			r.node.container(uid, "c"+string(uid), exited)
 			if i%2 == 0 {
-				r.RequestRelist(uid) // many requests at the same time work as well
+				r.RequestRelist(uid) // many concurrent requests must be served, too
 			}
 		}
 		synctest.Wait()
 		require.Len(t, r.take(), pods/2)
 		time.Sleep(3 * time.Second)
-		require.Len(t, r.take(), pods/2-1, "the round finds the others")
+		require.Len(t, r.take(), pods/2-1, "the round must find the other changes")
 		time.Sleep(3 * time.Minute)
 		require.ErrorIs(t, r.Healthy(), pleg.ErrTooLarge)
 
@@ -140,7 +140,7 @@ func TestRun_TooLargeListDegradesToPodRelists(t *testing.T) {
 		rt.breaks.Store(true) // after the next list of all pods, every list fails
 		before := r.Stats().PodRelists
 		time.Sleep(time.Second)
-		require.Equal(t, uint64(1), r.Stats().PodRelists-before, "the round ends at the first failure")
+		require.Equal(t, uint64(1), r.Stats().PodRelists-before, "the round must end at the first failure")
 		time.Sleep(time.Second)
 		require.ErrorIs(t, r.Stats().ListError, errRuntime)
 		stop()
@@ -156,5 +156,5 @@ func TestLister_ReplacesTheRuntimeInGlobalRelists(t *testing.T) {
 	require.Equal(t, []string{"a ContainerStarted a1"}, r.relist())
 	require.Zero(t, r.node.listed())
 	require.NoError(t, r.RelistPod(t.Context(), "b"))
-	require.Equal(t, []string{"b ContainerStarted b1"}, r.take(), "single pods are the runtime's")
+	require.Equal(t, []string{"b ContainerStarted b1"}, r.take(), "relists of single pods must still work")
 }

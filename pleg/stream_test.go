@@ -14,8 +14,8 @@ import (
 )
 
 // sharedEvents is the event stream of containerd 1.7: all streams receive from one channel.
-// If the client of a stream has disconnected, the stream notices that only when it sends an
-// event. That event is lost.
+// If the client of a stream has disconnected, the stream notices it only when it sends the
+// next event, which is lost.
 type sharedEvents chan *runtimeapi.ContainerEventResponse
 
 func (s sharedEvents) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,

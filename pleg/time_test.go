@@ -13,7 +13,7 @@ import (
 func TestRelist_SystemClockStepsDoNotMatter(t *testing.T) {
 	r := newRig(t, clock.RealClock{})
 	r.relist()
-	require.Contains(t, r.result.At.String(), " m=", "the monotonic reading is kept")
+	require.Contains(t, r.result.At.String(), " m=", "the monotonic reading must be kept")
 }
 
 func TestInspect_NewestIsByAttemptNotByTime(t *testing.T) {
@@ -56,5 +56,5 @@ func TestInspect_DeadContainersAreRequestedOnce(t *testing.T) {
 	r.node.containers = r.node.containers[:501]
 	events := strings.Join(r.relist(), "\n")
 	require.Equal(t, 500, strings.Count(events, "ContainerRemoved"))
-	require.NotContains(t, events, "ContainerDied", "they were reported before")
+	require.NotContains(t, events, "ContainerDied", "events must not be repeated")
 }

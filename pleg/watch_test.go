@@ -87,7 +87,7 @@ func TestWatch_SlowReaderMissesNoPod(t *testing.T) {
 	}
 	require.Len(t, r.relist(), 4*pods)
 	asleep := r.Watch(ctx)
-	for range 10 { // a watcher that does not read delays nothing
+	for range 10 { // a watcher that does not read must not delay other goroutines
 		r.RequestReinspect("001")
 		require.Len(t, r.relist(), 1)
 	}

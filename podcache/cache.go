@@ -23,8 +23,8 @@ type Cache struct {
 	// exclusion.
 	round uint64
 	// excluded and absent contain the UIDs of the entries that are excluded or absent now, or
-	// that were at the last UpdateTime. UpdateTime uses these sets instead of a loop over all
-	// entries.
+	// that were excluded or absent at the last UpdateTime. UpdateTime uses these sets instead
+	// of a loop over all entries.
 	excluded, absent map[types.UID]struct{}
 	waiting          map[types.UID][]*waiter
 	onWait           func() // may be nil

@@ -18,14 +18,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errInspect = errors.New("inspect failed")
 
-// at is a time n seconds into the test.
+// at returns a time n seconds after the start of the test.
 func at(n int) time.Time { return time.Unix(1_000_000+int64(n), 0) }
 
 func status(uid types.UID) *podcache.Status {
 	return &podcache.Status{UID: uid, Name: "n-" + string(uid)}
 }
 
-// fresh reports whether a read newer than t returns without waiting.
+// fresh reports whether a read newer than when returns without waiting.
 func fresh(t *testing.T, c *podcache.Cache, uid types.UID, when time.Time) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,13 +64,13 @@ func TestGet_ReturnsWhatWasSet(t *testing.T) {
 func TestFreshness(t *testing.T) {
 	for name, test := range map[string]struct {
 		do    func(*podcache.Cache)
-		fresh bool // for pod "a" at second 10
+		fresh bool // whether a read of pod "a" at second 10 is fresh
 	}{
-		"empty cache":                                    {func(*podcache.Cache) {}, false},
-		"a global time before it":                        {func(c *podcache.Cache) { c.UpdateTime(at(9)) }, false},
-		"a global time equal to it":                      {func(c *podcache.Cache) { c.UpdateTime(at(10)) }, true},
-		"a write before it":                              {func(c *podcache.Cache) { c.Set("a", nil, nil, at(9)) }, false},
-		"a write equal to it":                            {func(c *podcache.Cache) { c.Set("a", nil, nil, at(10)) }, true},
+		"empty cache": {func(*podcache.Cache) {}, false},
+		"a global time before the requested time":        {func(c *podcache.Cache) { c.UpdateTime(at(9)) }, false},
+		"a global time equal to the requested time":      {func(c *podcache.Cache) { c.UpdateTime(at(10)) }, true},
+		"a write before the requested time":              {func(c *podcache.Cache) { c.Set("a", nil, nil, at(9)) }, false},
+		"a write at the requested time":                  {func(c *podcache.Cache) { c.Set("a", nil, nil, at(10)) }, true},
 		"an error counts as a write":                     {func(c *podcache.Cache) { c.Set("a", nil, errInspect, at(11)) }, true},
 		"a write to another pod":                         {func(c *podcache.Cache) { c.Set("b", nil, nil, at(11)) }, false},
 		"seen absent":                                    {func(c *podcache.Cache) { c.SetObservedTime("a", at(10)) }, true},
@@ -136,14 +136,14 @@ func TestSet_OlderNeverReplacesNewer(t *testing.T) {
 	got, _ := c.Get("a")
 	require.Same(t, recent, got)
 
-	require.True(t, c.Set("a", old, nil, at(5)), "an equal time is not older")
+	require.True(t, c.Set("a", old, nil, at(5)), "a write with an equal time must be accepted")
 	c.SetObservedTime("a", at(7))
-	require.False(t, c.Set("a", recent, nil, at(6)), "it was seen unchanged since")
+	require.False(t, c.Set("a", recent, nil, at(6)), "the write is older than a later observation that the pod was unchanged")
 	c.UpdateTime(at(9))
-	require.False(t, c.Set("a", recent, nil, at(8)), "the global time applied to it")
-	require.False(t, c.Set("b", recent, nil, at(8)), "and for its absence")
+	require.False(t, c.Set("a", recent, nil, at(8)), "the write is older than the global time")
+	require.False(t, c.Set("b", recent, nil, at(8)), "the write is older than the global time, at which the pod was absent")
 	c.UpdateTime(at(12), "a")
-	require.True(t, c.Set("a", recent, nil, at(10)), "an excluded pod may be older than the global time")
+	require.True(t, c.Set("a", recent, nil, at(10)), "a write to an excluded pod may be older than the global time")
 	require.False(t, c.Set("a", old, nil, at(9)))
 }
 
@@ -152,7 +152,7 @@ func TestDelete_TimeIsKeptUntilTheGlobalTimeReachesIt(t *testing.T) {
 	c.Set("a", status("a"), nil, at(1))
 	c.Delete("a", at(5))
 	c.SetObservedTime("never", at(5))
-	require.False(t, c.Set("a", status("a"), nil, at(4)), "it was gone later than that")
+	require.False(t, c.Set("a", status("a"), nil, at(4)), "the write is older than the removal")
 	require.False(t, c.Set("never", status("never"), nil, at(4)))
 	got, err := c.Get("a")
 	require.NoError(t, err)

@@ -5,8 +5,9 @@
 //
 // One writer, usually a pleg.Generator, stores a [Status] per pod. Readers get the newest
 // status with [Cache.Get], or wait with [Cache.GetNewerThan] for a status at least as new
-// as a given time, for example the time of the reader's last change to the pod. The
-// baseline is the cache of kubelet 1.36.
+// as a given time, for example the time of the reader's last change to the pod. With
+// [Cache.UpdateTime], the writer sets the global time, which is the start of a listing of
+// all pods. The baseline is the cache of kubelet 1.36.
 //
 // # What you supply
 //
@@ -19,11 +20,11 @@
 //  1. There is one rule of freshness: a pod is as new as t if the writer wrote the pod with
 //     a time of t or later, or if the global time applies to the pod and is t or later.
 //  2. Freshness never decreases: neither the freshness of a pod nor the global time. An
-//     older write never replaces a newer one.
+//     older write never replaces a newer write.
 //  3. The global time applies to all pods, including those that are not in the cache,
 //     except the pods that the writer excludes. The writer excludes a pod that has changed
-//     and is not inspected yet, so that readers do not get its old status as fresh, or the
-//     pod as absent.
+//     and is not inspected yet, so that GetNewerThan does not return its old status, or
+//     report the pod as absent.
 //  4. Before the first global time, a pod that is not in the cache may exist: readers wait,
 //     and [Cache.Known] returns false.
 //  5. A reader waits only for the pod that it asked for, and only until its context is
@@ -32,9 +33,9 @@
 //
 // # Goroutines and locking
 //
-// The package starts no goroutine, and its only callback is that of [Cache.OnWait]. All
-// methods are safe for concurrent use; only GetNewerThan blocks. Statuses are shared by all
-// readers, which must not modify them.
+// The package starts no goroutine, and its only callback is the function that
+// [Cache.OnWait] sets. All methods are safe for concurrent use; only GetNewerThan blocks.
+// Statuses are shared by all readers, which must not modify them.
 //
 // There is one lock. Methods hold the lock briefly; a read takes tens of nanoseconds.
 //

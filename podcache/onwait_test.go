@@ -14,13 +14,13 @@ func TestOnWait_CalledWhenAReaderWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, calls := podcache.New(), 0
 		c.OnWait(func() {
-			require.True(t, c.Waiting(), "without a lock, and after the change")
+			require.True(t, c.Waiting(), "OnWait must be called without a lock, and after the reader is registered")
 			calls++
 		})
 		c.UpdateTime(at(1))
 		_, err := c.GetNewerThan(t.Context(), "a", at(1))
 		require.NoError(t, err)
-		require.Zero(t, calls, "no reader waited")
+		require.Zero(t, calls, "without a waiting reader, OnWait must not be called")
 		require.False(t, c.Waiting())
 
 		done := make(chan error, 1)

@@ -32,8 +32,8 @@ type Status struct {
 	// SandboxOf maps the ID of each container to the ID of its sandbox. The sandbox IDs are from
 	// the runtime's list of containers, because a CRI container status does not contain them.
 	SandboxOf map[string]string
-	// Stale means that the last inspection failed or timed out. The other fields are then those of
-	// the last successful inspection.
+	// Stale means that the last inspection failed or timed out. The other fields are then from the
+	// last successful inspection.
 	Stale bool
 }
 

@@ -33,8 +33,8 @@ func TestSort_AttemptBeforeTime(t *testing.T) {
 	podcache.SortContainers(all)
 	require.Equal(t, []string{"new", "old", "nonsense"}, []string{all[0].Id, all[1].Id, all[2].Id})
 	require.Equal(t, 7, podcache.RestartCount(all[0]))
-	require.Zero(t, podcache.RestartCount(all[2]), "the attempt is not the number of restarts")
-	require.Empty(t, podcache.ContainerName(all[0]), "the CRI name is not the container's")
+	require.Zero(t, podcache.RestartCount(all[2]), "the attempt must not be used as the restart count")
+	require.Empty(t, podcache.ContainerName(all[0]), "the CRI name must not be used as the container name")
 }
 
 func TestStatus_Methods(t *testing.T) {
@@ -52,14 +52,14 @@ func TestStatus_Methods(t *testing.T) {
 	require.Nil(t, s.Container("other"))
 
 	s.Sandboxes = []*runtimeapi.PodSandboxStatus{ended, ready}
-	require.Nil(t, s.ReadySandbox(), "only the newest counts")
+	require.Nil(t, s.ReadySandbox(), "only the newest sandbox counts")
 	require.True(t, s.Running())
 
 	s.Sandboxes = nil
 	require.Nil(t, s.ReadySandbox())
 	require.False(t, s.Running())
 	s.Containers = append(s.Containers, container("lost", runtimeapi.ContainerState_CONTAINER_UNKNOWN))
-	require.True(t, s.Running(), "unknown may run")
+	require.True(t, s.Running(), "a container in an unknown state may be running")
 }
 
 // The messages are from containerd, for starts that were cancelled after some
@@ -88,11 +88,11 @@ func TestStartInterrupted(t *testing.T) {
 		require.Equal(t, want, podcache.StartInterrupted(c), message)
 	}
 	for what, change := range map[string]func(c *runtimeapi.ContainerStatus){
-		"it ran":              func(c *runtimeapi.ContainerStatus) { c.StartedAt = 1 },
-		"it runs":             func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_RUNNING },
-		"it ended by itself":  func(c *runtimeapi.ContainerStatus) { c.Reason = "Error" },
-		"it has not begun":    func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_CREATED },
-		"the runtime lost it": func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN },
+		"the container was started":      func(c *runtimeapi.ContainerStatus) { c.StartedAt = 1 },
+		"the container runs":             func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_RUNNING },
+		"the container exited by itself": func(c *runtimeapi.ContainerStatus) { c.Reason = "Error" },
+		"the container is only created":  func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_CREATED },
+		"the state is unknown":           func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN },
 	} {
 		c := proto.CloneOf(&dead)
 		c.Message = canceled
@@ -119,7 +119,7 @@ func TestActive_NewestSandboxOnly(t *testing.T) {
 	require.Nil(t, s.Active("c"))
 	s.Sandboxes[0] = nil
 	delete(s.SandboxOf, "a1")
-	require.Nil(t, s.Active("a"), "two unknown IDs are not equal")
+	require.Nil(t, s.Active("a"), "a container without a known sandbox must not match a newest sandbox without an ID")
 	s.Sandboxes = nil
 	require.Nil(t, s.Active("a"))
 }

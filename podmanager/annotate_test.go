@@ -25,8 +25,8 @@ func said(source string, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// Otherwise the author of the pod could make the agent admit it before other pods, and
-// never evict it.
+// If a pod of the API server could count as static, its author could make the agent admit
+// it before other pods and protect it from eviction.
 func TestMerge_APIPodCannotMakeItselfStatic(t *testing.T) {
 	t.Parallel()
 	for _, lie := range []string{podspec.SourceFile, podspec.SourceHTTP, "static", ""} {
@@ -37,7 +37,7 @@ func TestMerge_APIPodCannotMakeItselfStatic(t *testing.T) {
 		require.False(t, podspec.IsStatic(all[0]), lie)
 		require.Equal(t, map[string]string{podspec.SourceAnnotation: podspec.SourceAPI, "note": "1"}, all[0].Annotations)
 		require.Same(t, all[0], b.changes[0].Ops[0].Pod)
-		require.Equal(t, before, pod, "the source's pod is not modified")
+		require.Equal(t, before, pod, "the source's pod must not be modified")
 	}
 }
 
@@ -52,23 +52,23 @@ func TestMerge_AnnotatesPodsWithTheirSource(t *testing.T) {
 			require.Equal(t, source, pod.Annotations[podspec.SourceAnnotation])
 			require.Equal(t, source != "api", podspec.IsStatic(pod))
 		}
-		require.Same(t, right, all[0], "it needs no copy")
+		require.Same(t, right, all[0], "a pod with the right annotation must not be copied")
 		require.Equal(t, wrong.Spec, all[1].Spec)
 		require.Nil(t, none.Annotations)
 	}
 }
 
-// The diff compares pointers first: as long as a source passes the same object, so does the
-// Merge.
+// The diff compares pointers first. Therefore, as long as a source passes the same object,
+// the Merge must pass the same object, too.
 func TestMerge_CopiesEachPodOnce(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
 	one, two := podOf("a", "u1", "i:1"), podOf("b", "u2", "i:1")
 	first := b.deliver("api", one, two)
 	b.set("api", pods(two, one))
-	require.Empty(t, b.changes, "another order is no change")
+	require.Empty(t, b.changes, "another order must not be a change")
 	again := b.deliver("file", podOf("c", "u3", "i:1"))
-	require.Same(t, first[1], again[1], "and in the other order")
+	require.Same(t, first[1], again[1], "the copies must be reused in the other order")
 	require.Same(t, first[0], again[2])
 
 	edited := podOf("a", "u1", "i:2")
@@ -79,11 +79,11 @@ func TestMerge_CopiesEachPodOnce(t *testing.T) {
 
 	b.deliver("api", two)
 	now = b.deliver("api", one, two)
-	require.NotSame(t, first[0], now[1], "it is forgotten with its pod")
+	require.NotSame(t, first[0], now[1], "the copy must be deleted with its pod")
 	require.Same(t, first[1], now[2])
 }
 
-// As an informer does it: each event is a new object of one pod.
+// Like an informer: each event is a new object of one pod.
 func TestMerge_APIPods(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)

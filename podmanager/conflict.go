@@ -84,11 +84,11 @@ type merged struct {
 
 // merge chooses the pods to deliver. before contains the owners after the previous merge.
 // A pod whose source owned both the name and the UID of the pod has precedence, then a
-// pod whose source owned one of the two, then any other pod. Among equals, the order of
-// sources decides.
+// pod whose source owned one of the two, then any other pod. Among pods with the same
+// precedence, the order of sources decides.
 func merge(sources []string, defined map[string][]*corev1.Pod, before map[podKey]string) merged {
-	m := merged{owners: make(map[podKey]string)}
-	chosen := make(map[*corev1.Pod]bool)
+	m := merged{owners: make(map[podKey]string, len(before))}
+	chosen := make(map[*corev1.Pod]bool, len(before)/2)
 	for owned := 2; owned >= 0; owned-- {
 		for _, source := range sources {
 			for _, pod := range defined[source] {

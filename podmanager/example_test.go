@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager"
 )
 
-// A static pod and its mirror pod at the API server.
+// This example has a static pod and its mirror pod in the API server.
 func Example() {
 	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "kube-system", Name: "etcd-node1", UID: "11f1",
@@ -37,7 +37,7 @@ func Example() {
 	// orphans: 1
 }
 
-// A plan is a value: it can be printed, compared, and applied by a MirrorClient.
+// A plan is a value that can be printed, compared, and applied by a MirrorClient.
 func ExamplePlanMirrors() {
 	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "kube-system", Name: "etcd-node1", UID: "11f1",

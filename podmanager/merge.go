@@ -82,9 +82,9 @@ func (c MergeConfig) Validate() error {
 // If the pod of the source has no such annotation or another value, Merge copies the pod
 // once: as long as the source passes the same object, Merge delivers the same copy.
 //
-// If two sources define pods with the same UID or the same name, the pod of the source that
-// defined it first is used while that source defines it, and the pod of the other source is
-// a [Conflict]. When the first source no longer defines the pod, the pod of the other source
+// If two sources define pods with the same UID or the same name, Merge uses the pod that was
+// defined first, as long as its source defines it. The pod of the other source is a
+// [Conflict]. When the first source no longer defines the pod, the pod of the other source
 // replaces it: as an update if both have the same UID, otherwise as a removal and an
 // addition. After a restart of the process, the pod of the first source that calls Set is
 // used. A mirror pod and its static pod do not conflict.
@@ -155,7 +155,7 @@ func (m *Merge) Set(ctx context.Context, source string, pods []*corev1.Pod) erro
 	change := Change{Source: source, Ops: Diff(before, merged.pods), Pods: slices.Clip(merged.pods), UnreadSources: m.UnreadSources()}
 	m.reportConflicts(ctx, known, merged.conflicts)
 	for _, op := range change.Ops {
-		m.cfg.Logger.InfoContext(ctx, "a source changed its pods", "op", op.Type.String(),
+		m.cfg.Logger.InfoContext(ctx, "received a change of pods from a source", "op", op.Type.String(),
 			"pod", nameOf(op.Pod).String(), "podUID", string(op.Pod.UID), "source", source)
 	}
 	if !answered || len(change.Ops) > 0 {
@@ -188,7 +188,8 @@ func (m *Merge) Conflicts() []Conflict {
 // annotate returns the pods with the name of their source as an annotation. It omits nil
 // pods.
 func (m *Merge) annotate(source string, pods []*corev1.Pod) []*corev1.Pod {
-	before, now := m.copies[source], make(map[*corev1.Pod]*corev1.Pod)
+	before := m.copies[source]
+	now := make(map[*corev1.Pod]*corev1.Pod, len(before))
 	annotated := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
 		if pod == nil {

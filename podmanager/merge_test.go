@@ -26,7 +26,7 @@ type mergeBed struct {
 	*podmanager.Merge
 	t       *testing.T
 	changes []podmanager.Change
-	told    []string // "+ conflict" and "- conflict"
+	told    []string // conflicts that appeared ("+ conflict") or were resolved ("- conflict")
 	log     bytes.Buffer
 }
 
@@ -94,23 +94,23 @@ func TestMerge_SourcesAreIndependent(t *testing.T) {
 	b.set("http", pods(podOf("a", "u1", "i:1")), "ADD u1")
 	require.Equal(t, []string{"file", "api"}, b.changes[0].UnreadSources)
 	b.set("file", nil)
-	require.Len(t, b.changes, 1, "no pods is an answer, and told once")
+	require.Len(t, b.changes, 1, "pods must be in the order of the sources")
 	require.Equal(t, []string{"api"}, b.changes[0].UnreadSources)
 	b.set("file", nil)
 	require.Empty(t, b.changes)
 
 	b.set("file", pods(podOf("b", "u2", "i:1")), "ADD u2")
-	require.Equal(t, "b i:1, a i:1", images(b.changes[0].Pods), "in the order of the sources")
+	require.Equal(t, "b i:1, a i:1", images(b.changes[0].Pods), "an API source must not delay the removal of other sources' pods")
 	b.set("http", nil, "REMOVE u1")
 	require.Equal(t, "b i:1", images(b.changes[0].Pods))
-	require.Equal(t, []string{"api"}, b.UnreadSources(), "it can't keep others from ending their pods")
+	require.Equal(t, []string{"api"}, b.UnreadSources(), "each operation must be logged in one line")
 
 	require.ErrorContains(t, b.Set(t.Context(), "nobody", nil), `unknown source "nobody"`)
 	b.Source("nobody")(t.Context(), nil)
 	b.Source("api")(t.Context(), pods(podOf("c", "u3", "i:1")))
 	require.Contains(t, b.log.String(), `level=ERROR msg="dropped pods of an unknown source" source=nobody`)
-	require.Equal(t, 4, strings.Count(b.log.String(), `msg="a source changed its pods"`), "each operation is one line")
-	require.Contains(t, b.log.String(), `msg="a source changed its pods" op=REMOVE pod=default/a podUID=u1 source=http`)
+	require.Equal(t, 4, strings.Count(b.log.String(), `msg="received a change of pods from a source"`), "each operation is one line")
+	require.Contains(t, b.log.String(), `msg="received a change of pods from a source" op=REMOVE pod=default/a podUID=u1 source=http`)
 }
 
 func TestMerge_PodOfTwoSourcesStaysWithTheFirst(t *testing.T) {
@@ -135,7 +135,7 @@ func TestMerge_PodOfTwoSourcesStaysWithTheFirst(t *testing.T) {
 			b.set("http", pods(podOf("a", "u1", "i:3")), "UPDATE u1")
 			require.Equal(t, []string{"+ " + c.conflict}, b.told, "once")
 
-			// The pod moves to the other source when the first no longer defines it.
+			// The pod moves to the other source when the first source removes it.
 			if c.uid == "u1" {
 				b.set("http", nil, "UPDATE u1")
 			} else {
@@ -143,7 +143,7 @@ func TestMerge_PodOfTwoSourcesStaysWithTheFirst(t *testing.T) {
 			}
 			require.Empty(t, b.Conflicts())
 			b.set("http", pods(podOf("a", "u1", "i:3")))
-			require.Len(t, b.Conflicts(), 1, "now it is the other's")
+			require.Len(t, b.Conflicts(), 1, "the pod must belong to the other source")
 			require.Equal(t, []string{"+ " + c.conflict, "- " + c.conflict, "+ " + c.other}, b.told)
 			require.Equal(t, 2, strings.Count(b.log.String(), `level=WARN msg="ignored pod: another pod has its UID or name" pod=default/a`))
 			require.Equal(t, 1, strings.Count(b.log.String(), `level=INFO msg="pod conflict resolved" pod=default/a podUID=`+c.uid+` source=file`))
@@ -160,8 +160,8 @@ func TestMerge_FreedNameGoesToTheFirstSourceInOrder(t *testing.T) {
 	require.Equal(t, []podmanager.Conflict{
 		{Source: "file", Pod: types.NamespacedName{Namespace: "default", Name: "a"}, UID: "u3", NameHolder: "http"},
 		{Source: "api", Pod: types.NamespacedName{Namespace: "default", Name: "a"}, UID: "u2", NameHolder: "http"},
-	}, b.Conflicts(), "in the order of the sources")
-	b.set("http", nil, "REMOVE u1", "ADD u3") // api defined it before file
+	}, b.Conflicts(), "conflicts must be in the order of the sources")
+	b.set("http", nil, "REMOVE u1", "ADD u3") // api defined it earlier than file
 }
 
 func TestConflict_StringHasSourcesOfUIDAndName(t *testing.T) {
@@ -176,8 +176,8 @@ func TestConflict_StringHasSourcesOfUIDAndName(t *testing.T) {
 		b.Conflicts()[1].String())
 }
 
-// If another source defines a pod now, this is an update even if nothing else has
-// changed: a static pod and a pod of the API server are treated differently.
+// A pod that moves to another source is an update even if nothing else has changed: a static
+// pod and a pod of the API server are handled differently.
 func TestMerge_SamePodFromAnotherSourceIsAnUpdate(t *testing.T) {
 	t.Parallel()
 	b := newMergeBed(t)
@@ -215,8 +215,8 @@ func TestMerge_MirrorDoesNotConflictWithItsPod(t *testing.T) {
 }
 
 // For all pods of the sources, in any order of calls: no two delivered pods have the same
-// name or UID, no pod is missing whose name and UID are free, no source loses a pod that
-// it still defines, and the operations lead to the delivered pods.
+// name or UID, no pod is missing whose name and UID are free, no source loses a pod that it
+// still defines, and the operations lead to the delivered pods.
 func TestMerge_RandomOperations(t *testing.T) {
 	t.Parallel()
 	for run := range 100 {
@@ -230,7 +230,7 @@ func TestMerge_RandomOperations(t *testing.T) {
 				source := []string{"file", "http", "api"}[rnd.IntN(3)]
 				var list []*corev1.Pod
 				for i := range 4 {
-					if rnd.IntN(2) == 0 { // a name has several UIDs, and they have several names
+					if rnd.IntN(2) == 0 { // a name can have several UIDs, and a UID several names
 						pod := podOf(fmt.Sprintf("p%d", i), fmt.Sprintf("u%d", 4*rnd.IntN(2)+(i+rnd.IntN(2)*2)%4), fmt.Sprintf("i:%d", rnd.IntN(2)))
 						if said := []string{"", "file", "http", "api"}[rnd.IntN(4)]; said != "" { // the annotation may name another source
 							pod.Annotations = map[string]string{podspec.SourceAnnotation: said}
@@ -275,23 +275,23 @@ func requireMerged(t *testing.T, given map[string][]*corev1.Pod, source string, 
 		names[pod.Name], uids[string(pod.UID)] = true, true
 		require.True(t, slices.ContainsFunc(given[pod.Annotations[podspec.SourceAnnotation]], func(p *corev1.Pod) bool {
 			return p.Name == pod.Name && p.UID == pod.UID && equality.Semantic.DeepEqual(p.Spec, pod.Spec)
-		}), "its source gives it")
+		}), "a delivered pod must be defined by its source")
 	}
 	for _, list := range given {
 		for _, pod := range list {
-			require.True(t, names[pod.Name] || uids[string(pod.UID)], "nobody has it, and it is not there")
+			require.True(t, names[pod.Name] || uids[string(pod.UID)], "a pod is missing although its name and UID are free")
 		}
 	}
 	for _, pod := range before {
 		if pod.Annotations[podspec.SourceAnnotation] != source {
-			require.Contains(t, now, pod, "another source has answered, not its own")
+			require.Contains(t, now, pod, "a source lost a pod although only another source has changed")
 		}
 	}
 }
 
 func TestMerge_ConcurrentSourcesAndReaders(t *testing.T) {
 	t.Parallel()
-	told := 0 // without a lock: calls of the Handler do not overlap
+	told := 0 // without a lock, because calls of the Handler do not overlap
 	m, err := podmanager.NewMerge(podmanager.MergeConfig{
 		Sources: []string{"file", "http", "api"},
 		Handler: func(_ context.Context, c podmanager.Change) { told += len(c.Ops) },

@@ -41,7 +41,8 @@ const (
 // can see a pod that is still terminating. keep may be nil.
 //
 // A static pod without a hash annotation has no version to compare, so its mirror never
-// counts as outdated.
+// counts as outdated. PlanMirrors plans no new mirror of such a pod, because
+// [MirrorClient.Create] would return an error.
 //
 // Pass all pods, including finished pods, so that a deleted mirror is created again while
 // a source defines its pod.
@@ -51,12 +52,17 @@ func PlanMirrors(pods, mirrors []*corev1.Pod, keep func(mirror *corev1.Pod) bool
 		if !podspec.IsStatic(pod) || podOf[nameOf(pod)] != pod {
 			continue // pod is not static, or the mirror belongs to a newer pod with the same name
 		}
+		create := pod
+		if pod.Annotations[podspec.HashAnnotation] == "" {
+			create = nil
+		}
 		switch mirror := mirrorOf[nameOf(pod)]; {
+		case mirror == nil && create == nil:
 		case mirror == nil:
 			plan = append(plan, MirrorAction{Create: pod, Reason: MirrorMissing})
 		case mirror.DeletionTimestamp != nil:
-			plan = append(plan, MirrorAction{Delete: mirror, Create: pod, Reason: MirrorDeleted})
-		case !Mirrors(mirror, pod) && pod.Annotations[podspec.HashAnnotation] != "":
+			plan = append(plan, MirrorAction{Delete: mirror, Create: create, Reason: MirrorDeleted})
+		case !Mirrors(mirror, pod) && create != nil:
 			plan = append(plan, MirrorAction{Delete: mirror, Create: pod, Reason: MirrorOutdated})
 		}
 	}

@@ -44,7 +44,7 @@ func _(clientset interface {
 	}
 }
 
-// apiServer holds the pods of one namespace, and answers as the real one does.
+// apiServer stores the pods of one namespace, and responds like a real API server.
 type apiServer struct {
 	pods  map[string]*corev1.Pod
 	calls []string
@@ -143,7 +143,7 @@ func TestMirrorClient_CreateSetsHashAndOwner(t *testing.T) {
 	s, static := newAPIServer(), staticPod("web-n1", "u1")
 	before := static.DeepCopy()
 	require.NoError(t, s.client(t).Create(t.Context(), static))
-	require.Equal(t, before, static, "the pod is not modified")
+	require.Equal(t, before, static, "the pod must not be modified")
 	mirror := s.pods["web-n1"]
 	require.Equal(t, map[string]string{
 		podspec.SourceAnnotation: "file", podspec.HashAnnotation: "u1", podspec.MirrorAnnotation: "u1",
@@ -226,11 +226,11 @@ func TestMirrorClient_DeleteUsesTheUID(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(mirrorPod("web-n1", "m2", "u1"))
 	c := s.client(t)
-	require.NoError(t, c.Delete(t.Context(), mirrorPod("web-n1", "m1", "u1")), "that one is gone")
+	require.NoError(t, c.Delete(t.Context(), mirrorPod("web-n1", "m1", "u1")), "deleting a mirror pod with another UID must succeed")
 	require.Len(t, s.pods, 1)
 	require.NoError(t, c.Delete(t.Context(), mirrorPod("web-n1", "m2", "u1")))
 	require.Empty(t, s.pods)
-	require.NoError(t, c.Delete(t.Context(), mirrorPod("web-n1", "m2", "u1")), "it is gone already")
+	require.NoError(t, c.Delete(t.Context(), mirrorPod("web-n1", "m2", "u1")), "deleting a deleted mirror pod must succeed")
 
 	s.fail["delete"] = errors.New("boom")
 	require.EqualError(t, c.Delete(t.Context(), mirrorPod("web-n1", "m2", "u1")), "delete mirror pod default/web-n1: boom")
@@ -259,6 +259,8 @@ func TestPlanMirrors(t *testing.T) {
 		"of another version":   {one(staticPod("a-n1", "u1")), one(mirrorPod("a-n1", "m1", "u0")), []string{"delete m1, create u1: " + podmanager.MirrorOutdated}},
 		"going":                {one(staticPod("a-n1", "u1")), one(deleting), []string{"delete m1, create u1: " + podmanager.MirrorDeleted}},
 		"no hash to compare":   {one(unhashed), one(mirrorPod("a-n1", "m1", "u0")), nil},
+		"missing, no hash":     {one(unhashed), nil, nil},
+		"going, no hash":       {one(unhashed), one(deleting), []string{"delete m1: " + podmanager.MirrorDeleted}},
 		"orphan":               {nil, one(mirrorPod("a-n1", "m1", "u0")), []string{"delete m1: " + podmanager.MirrorOrphaned}},
 		"orphan that stays":    {nil, one(mirrorPod("kept-n1", "m1", "u0")), nil},
 		"name of another pod":  {one(apiPod("a-n1", "u1")), one(mirrorPod("a-n1", "m1", "u0")), []string{"delete m1: " + podmanager.MirrorOrphaned}},
@@ -308,9 +310,9 @@ func TestMirrorClient_ApplyContinuesAfterAFailure(t *testing.T) {
 	require.Len(t, s.calls, 2)
 }
 
-// Whatever pods the API server has, and even if the Manager is outdated, applying plans
-// results in one correct mirror for each static pod and in no other mirrors. Other pods
-// do not change.
+// For any pods in the API server, even if the Manager is outdated, applying plans results in
+// one correct mirror pod for each static pod and in no other mirror pods. Other pods do not
+// change.
 func TestPlanMirrors_Converges(t *testing.T) {
 	t.Parallel()
 	for run := range 200 {

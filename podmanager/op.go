@@ -58,14 +58,14 @@ type Op struct {
 }
 
 // Diff returns the operations that lead from one set of pods to another, at most one for
-// each UID: first the removals in the order of before, so that a pod is removed before
-// another pod with its name is added, then the other operations in the order of now. Diff
-// compares pods by pointer first, then by desired state, which is the name, the labels,
-// the annotations, the spec and the deletion, and then by status. It does not rely on the
-// hash annotation. Neither set is modified.
+// each UID. The removals come first, in the order of before, so that a pod is removed
+// before another pod with its name is added. The other operations follow in the order of
+// now. Diff compares pods by pointer first, then by desired state, which is the name, the
+// labels, the annotations, the spec and the deletion, and then by status. It does not rely
+// on the hash annotation. Neither set is modified.
 //
-// A caller may skip any number of sets: if before is the set of its last call, the
-// operations lead from that set to now.
+// A caller may skip any number of sets, if before is the set of its last call: the
+// operations lead from before to now.
 func Diff(before, now []*corev1.Pod) (ops []Op) {
 	old := make(map[types.UID]*corev1.Pod, len(before))
 	for _, pod := range before {

@@ -45,7 +45,7 @@ func TestDiff_OperationOfEachChange(t *testing.T) {
 		"hash":            {func(p *corev1.Pod) { p.Annotations = map[string]string{podspec.HashAnnotation: "b"} }, "UPDATE u"},
 		"name":            {func(p *corev1.Pod) { p.Name = "b" }, "UPDATE u"},
 		"spec and status": {func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "n", "Running" }, "UPDATE u"},
-		"how it came here": {func(p *corev1.Pod) {
+		"annotations of the kubelet": {func(p *corev1.Pod) {
 			p.Annotations = map[string]string{podspec.SeenAnnotation: "now", podspec.MirrorAnnotation: "h"}
 		}, ""},
 		"source":                {func(p *corev1.Pod) { p.Annotations = map[string]string{podspec.SourceAnnotation: "http"} }, "UPDATE u"},
@@ -73,7 +73,7 @@ func TestDiff_OperationOfEachChange(t *testing.T) {
 	shorter := deleting.DeepCopy()
 	shorter.DeletionGracePeriodSeconds = new(int64(1))
 	require.Equal(t, []string{"DELETE u"}, opTexts(podmanager.Diff([]*corev1.Pod{deleting}, []*corev1.Pod{shorter})))
-	require.Equal(t, []string{"ADD u"}, opTexts(podmanager.Diff(nil, []*corev1.Pod{deleting})), "a new one, however short its future")
+	require.Equal(t, []string{"ADD u"}, opTexts(podmanager.Diff(nil, []*corev1.Pod{deleting})), "a new pod with a deletion timestamp must be added")
 	require.Equal(t, "NONE", podmanager.OpType(0).String())
 }
 
@@ -99,7 +99,7 @@ func TestDiff_APIPods(t *testing.T) {
 		"deletion and status": {func(p *corev1.Pod) { p.DeletionTimestamp, p.Status.Phase = &ends, corev1.PodRunning }, []string{"DELETE u"}},
 		"status":              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }, []string{"RECONCILE u"}},
 		"condition":           {func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: "Ready"}} }, []string{"RECONCILE u"}},
-		"version and fields of it": {func(p *corev1.Pod) {
+		"resource version and managed fields": {func(p *corev1.Pod) {
 			p.ResourceVersion, p.ManagedFields = "2", []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 		}, nil},
 	} {
@@ -107,7 +107,7 @@ func TestDiff_APIPods(t *testing.T) {
 			t.Parallel()
 			old := podOf("a", "u", "i:1")
 			old.Labels, old.Annotations = map[string]string{"app": "a"}, map[string]string{podspec.SourceAnnotation: podspec.SourceAPI, "note": "1"}
-			require.Empty(t, podmanager.Diff([]*corev1.Pod{old}, []*corev1.Pod{old}), "the same object")
+			require.Empty(t, podmanager.Diff([]*corev1.Pod{old}, []*corev1.Pod{old}), "the same object must not be a change")
 			pod, before := old.DeepCopy(), old.DeepCopy()
 			c.change(pod)
 			after := pod.DeepCopy()
@@ -116,7 +116,7 @@ func TestDiff_APIPods(t *testing.T) {
 			for _, op := range ops {
 				require.Same(t, pod, op.Pod)
 			}
-			require.Equal(t, []*corev1.Pod{before, after}, []*corev1.Pod{old, pod}, "neither is modified")
+			require.Equal(t, []*corev1.Pod{before, after}, []*corev1.Pod{old, pod}, "the pods must not be modified")
 		})
 	}
 }
@@ -146,7 +146,7 @@ func TestDiff_OperationsLeadToTheNewSet(t *testing.T) {
 		}
 		seen := map[types.UID]bool{}
 		for _, op := range podmanager.Diff(told, now) {
-			require.False(t, seen[op.Pod.UID], "two for one pod")
+			require.False(t, seen[op.Pod.UID], "two operations for one pod")
 			seen[op.Pod.UID] = true
 			_, there := known[op.Pod.UID]
 			require.Equal(t, op.Type != podmanager.Add, there)

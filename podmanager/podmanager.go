@@ -93,8 +93,8 @@ func (m *Manager) GetPods() []*corev1.Pod {
 	return m.pods.all()
 }
 
-// GetPodsAndMirrorPods returns all pods, all mirror pods, and the orphaned mirror pods,
-// which are the mirror pods whose name no pod has.
+// GetPodsAndMirrorPods returns all pods, all mirror pods, and the orphaned mirror pods. A
+// mirror pod is orphaned if no pod has its name.
 func (m *Manager) GetPodsAndMirrorPods() (pods, mirrors, orphans []*corev1.Pod) {
 	pods, mirrors = m.snapshot()
 	if len(mirrors) == 0 {

@@ -57,7 +57,7 @@ func TestManager_ReadsAgree(t *testing.T) {
 		requireFound(t, m, pod)
 	}
 	_, ok := m.GetPodByUID("u0")
-	require.False(t, ok, "a pod from before SetPods")
+	require.False(t, ok, "a pod from before SetPods must be removed")
 }
 
 func requireFound(t *testing.T, m *podmanager.Manager, want *corev1.Pod) {
@@ -140,7 +140,7 @@ func TestUpdatePod_ReplacesInPlace(t *testing.T) {
 		after := m.GetPods()
 		require.Same(t, changed, after[0], name)
 		require.Same(t, second, after[1], name)
-		require.Same(t, first, before[0], "a list that was handed out must not change")
+		require.Same(t, first, before[0], "a returned list must not change")
 	}
 }
 
@@ -192,7 +192,7 @@ func TestRemove(t *testing.T) {
 		m := podmanager.New()
 		m.SetPods([]*corev1.Pod{api, static, mirror})
 		m.RemovePod(apiPod("stale copy", string(removed.UID)))
-		m.RemovePod(removed) // again: nothing
+		m.RemovePod(removed) // a second removal has no effect
 		pods, mirrors, _ := m.GetPodsAndMirrorPods()
 		require.Len(t, append(pods, mirrors...), 2)
 		require.NotContains(t, append(pods, mirrors...), removed)
@@ -243,7 +243,8 @@ func TestRemovePod_OlderMirrorKeepsTheNewer(t *testing.T) {
 	require.Same(t, live, got)
 }
 
-// The kubelet still translates the UID of the mirror to the UID of the removed pod.
+// After the static pod was removed, the kubelet still translates the UID of the mirror pod to
+// the UID of the removed pod.
 func TestTranslatePodUID_OrphanedMirror(t *testing.T) {
 	t.Parallel()
 	static := staticPod("web-n1", "u1")

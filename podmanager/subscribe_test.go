@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager"
 )
 
-// told receives a message if one is pending, and reports whether it did.
+// told receives a notification if one is pending, and reports whether there was one.
 func told(c <-chan struct{}) bool {
 	select {
 	case _, ok := <-c:
@@ -26,7 +26,7 @@ func TestSubscribe_EveryKindOfChangeNotifies(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
 	c := m.Subscribe(t.Context())
-	require.True(t, told(c), "the first message is there at once")
+	require.True(t, told(c), "there must be an initial notification")
 	require.False(t, told(c))
 	pod, mirror := staticPod("a", "u1"), mirrorPod("a", "m1", "u1")
 	edited := staticPod("a", "u1")
@@ -46,7 +46,7 @@ func TestSubscribe_EveryKindOfChangeNotifies(t *testing.T) {
 	}
 	m.UpdatePod(pod) // the same object
 	m.RemovePod(staticPod("b", "u2"))
-	require.False(t, told(c), "nothing has changed")
+	require.False(t, told(c), "an update with the same object must not be notified")
 }
 
 func TestSubscribe_CoalescesWithoutBlocking(t *testing.T) {
@@ -83,12 +83,12 @@ func TestSubscribe_EndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		<-over
 		_, open = <-over
-		require.False(t, open, "a context that is done already")
+		require.False(t, open, "the channel must be closed if the context is already done")
 	})
 }
 
 // For any interleaving of writes and reads, a reader that reads the pods after each
-// message has read the final pods in the end.
+// notification has read the final pods in the end.
 func TestSubscribe_NeverMissesTheLastChange(t *testing.T) {
 	t.Parallel()
 	m := podmanager.New()
@@ -102,7 +102,7 @@ func TestSubscribe_NeverMissesTheLastChange(t *testing.T) {
 					return
 				}
 			}
-			t.Error("the channel was closed first")
+			t.Error("the channel was closed before the last notification")
 		})
 	}
 	for range 1000 {

@@ -195,9 +195,9 @@ type Config struct {
 	// for EventsOnChange. A failure that reaches the threshold causes an event at any
 	// time. Default 5m.
 	EventPeriod time.Duration
-	// History is the number of runs that the Manager stores for each probe; -1 means none.
-	// Default 4. HistoryBytes is the maximum size of the stored output of each run.
-	// Default 1024.
+	// History is the number of runs that the Manager stores for each probe; -1 means that
+	// it stores no runs. Default 4. HistoryBytes is the maximum size of the stored output
+	// of each run. Default 1024.
 	History, HistoryBytes int
 	// Clock is the time source for everything except timeouts, which are measured in real
 	// time. Default the system clock.

@@ -52,7 +52,7 @@ func TestThresholds(t *testing.T) {
 		"readiness comes back":                         {Readiness, thresholds{1, 1}, []Result{s, f, s}, Success, false},
 		"startup ends by success":                      {Startup, thresholds{1, 3}, []Result{f, f, s}, Success, true},
 		"startup ends by failure":                      {Startup, thresholds{1, 3}, []Result{f, f, f}, Failure, true},
-		"thresholds below one are one":                 {Readiness, thresholds{-1, 0}, []Result{s}, Success, false},
+		"thresholds below 1 count as 1":                {Readiness, thresholds{-1, 0}, []Result{s}, Success, false},
 		"a failure of the initial result is no change": {Readiness, thresholds{1, 1}, []Result{f}, Failure, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +86,8 @@ func FuzzThresholds(f *testing.F) {
 			result, hold := oracle(k, outcomes, limits)
 			require.Equal(t, result, c.result, "%s %v %+v", k, outcomes, limits)
 			require.Equal(t, hold, c.final)
-			require.False(t, reached && c.result != outcome, "reached by another outcome")
-			require.False(t, !reached && c.result != before.result, "the result changed below the threshold")
+			require.False(t, reached && c.result != outcome, "the result differs from the outcome that reached the threshold")
+			require.False(t, !reached && c.result != before.result, "the result changed before the threshold was reached")
 		}
 	})
 }
@@ -116,30 +116,30 @@ func TestPlan(t *testing.T) {
 		with   corev1.Container
 		want   action
 	}{
-		"unknown container":                       {facts{}, "", corev1.Container{}, poll},
-		"the pod has ended":                       {facts{known: true, target: Target{Ended: true}}, "", corev1.Container{}, drop},
-		"there is no container yet":               {facts{known: true}, "", corev1.Container{}, poll},
-		"it is waiting":                           {facts{known: true, target: Target{ID: "a"}}, "", corev1.Container{}, fail},
-		"it runs":                                 {facts{known: true, target: running, kind: Liveness, started: true}, "", corev1.Container{}, proceed},
-		"it runs, within the initial delay":       {facts{known: true, target: running, kind: Liveness, started: true, eligible: time.Unix(0, 0)}, "", corev1.Container{}, wait},
-		"liveness waits for startup":              {facts{known: true, target: running, kind: Liveness}, "", corev1.Container{}, idle},
-		"readiness waits for startup":             {facts{known: true, target: running, kind: Readiness}, "", corev1.Container{}, idle},
-		"startup is probed until it has":          {facts{known: true, target: running, kind: Startup}, "", corev1.Container{}, proceed},
-		"and no longer":                           {facts{known: true, target: running, kind: Startup, started: true}, "", corev1.Container{}, idle},
-		"liveness on hold":                        {facts{known: true, target: running, kind: Liveness, started: true, final: true}, "", corev1.Container{}, idle},
-		"liveness in termination":                 {facts{known: true, target: running, kind: Liveness, stopping: true}, "", corev1.Container{}, drop},
-		"startup in termination":                  {facts{known: true, target: running, kind: Startup, stopping: true}, "", corev1.Container{}, drop},
-		"readiness in termination":                {facts{known: true, target: running, kind: Readiness, started: true, stopping: true}, "", corev1.Container{}, proceed},
-		"exited, Always":                          {facts{known: true, target: exit(0)}, corev1.RestartPolicyAlways, corev1.Container{}, fail},
-		"exited well, OnFailure":                  {facts{known: true, target: exit(0)}, corev1.RestartPolicyOnFailure, corev1.Container{}, failLast},
-		"exited badly, OnFailure":                 {facts{known: true, target: exit(1)}, corev1.RestartPolicyOnFailure, corev1.Container{}, fail},
-		"exited well, Never":                      {facts{known: true, target: exit(0)}, corev1.RestartPolicyNever, corev1.Container{}, failLast},
-		"exited badly, Never":                     {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, corev1.Container{}, failLast},
-		"sidecar exited, Never (132826)":          {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, sidecar, fail},
-		"exited, a rule matches":                  {facts{known: true, target: exit(42)}, corev1.RestartPolicyNever, rule(again, 42), fail},
-		"exited, no rule matches":                 {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, rule(again, 42), failLast},
-		"exited, no rule, Always but Never of it": {facts{known: true, target: exit(1)}, corev1.RestartPolicyAlways, rule(again, 42), failLast},
-		"exited, a rule restarts all":             {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, rule(all, 42), fail},
+		"unknown container":                                       {facts{}, "", corev1.Container{}, poll},
+		"the pod has ended":                                       {facts{known: true, target: Target{Ended: true}}, "", corev1.Container{}, drop},
+		"there is no container yet":                               {facts{known: true}, "", corev1.Container{}, poll},
+		"the container is waiting":                                {facts{known: true, target: Target{ID: "a"}}, "", corev1.Container{}, fail},
+		"the container runs":                                      {facts{known: true, target: running, kind: Liveness, started: true}, "", corev1.Container{}, proceed},
+		"the container runs, within the initial delay":            {facts{known: true, target: running, kind: Liveness, started: true, eligible: time.Unix(0, 0)}, "", corev1.Container{}, wait},
+		"liveness waits for startup":                              {facts{known: true, target: running, kind: Liveness}, "", corev1.Container{}, idle},
+		"readiness waits for startup":                             {facts{known: true, target: running, kind: Readiness}, "", corev1.Container{}, idle},
+		"the startup probe runs before startup":                   {facts{known: true, target: running, kind: Startup}, "", corev1.Container{}, proceed},
+		"the startup probe does not run after startup":            {facts{known: true, target: running, kind: Startup, started: true}, "", corev1.Container{}, idle},
+		"liveness on hold":                                        {facts{known: true, target: running, kind: Liveness, started: true, final: true}, "", corev1.Container{}, idle},
+		"liveness in termination":                                 {facts{known: true, target: running, kind: Liveness, stopping: true}, "", corev1.Container{}, drop},
+		"startup in termination":                                  {facts{known: true, target: running, kind: Startup, stopping: true}, "", corev1.Container{}, drop},
+		"readiness in termination":                                {facts{known: true, target: running, kind: Readiness, started: true, stopping: true}, "", corev1.Container{}, proceed},
+		"exited, Always":                                          {facts{known: true, target: exit(0)}, corev1.RestartPolicyAlways, corev1.Container{}, fail},
+		"exited well, OnFailure":                                  {facts{known: true, target: exit(0)}, corev1.RestartPolicyOnFailure, corev1.Container{}, failLast},
+		"exited badly, OnFailure":                                 {facts{known: true, target: exit(1)}, corev1.RestartPolicyOnFailure, corev1.Container{}, fail},
+		"exited well, Never":                                      {facts{known: true, target: exit(0)}, corev1.RestartPolicyNever, corev1.Container{}, failLast},
+		"exited badly, Never":                                     {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, corev1.Container{}, failLast},
+		"sidecar exited, Never (132826)":                          {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, sidecar, fail},
+		"exited, a rule matches":                                  {facts{known: true, target: exit(42)}, corev1.RestartPolicyNever, rule(again, 42), fail},
+		"exited, no rule matches":                                 {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, rule(again, 42), failLast},
+		"exited, no rule matches, pod Always but container Never": {facts{known: true, target: exit(1)}, corev1.RestartPolicyAlways, rule(again, 42), failLast},
+		"exited, a rule restarts all":                             {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, rule(all, 42), fail},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,29 +16,30 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// Each known defect of the kubelet has a test. These are in other files:
+// Each known defect of the kubelet has a test. The tests of these defects are in other files:
 //
-//	kubernetes#82440   commands eat the node's CPU         TestRun_MaxExec
-//	kubernetes#110070  timed-out commands pile up          TestExec_HangingCommand
+//	kubernetes#82440   commands use too much CPU           TestRun_MaxExec
+//	kubernetes#110070  timed-out commands accumulate       TestExec_HangingCommand
 //	kubernetes#106682  broken commands never restart       TestProbe_ErrorPolicies
 //	kubernetes#53530   counts survive a restart            TestProbe_NewContainerStartsWithNewCounts
 //	kubernetes#141766  sidecars are probed while ending    TestAddPod_SidecarsButNotInitContainers
-//	kubernetes#132826  a gap is never filled               TestAddPod_AddsMissingProbes
-//	kubernetes#100277  an agent's restart changes things   TestUpdatePodStatus_AgentRestartChangesNothing
-//	kubernetes#136910  and unmakes sidecars' startups      TestUpdatePodStatus_AgentRestartChangesNothing
-//	kubernetes#52154   all probe together, after a restart TestRun_SpreadsProbesOfOlderContainers
-//	kubernetes#80431   and ever after                      TestRun_SpreadsProbesThatStartTogether
+//	kubernetes#132826  missing probes are never added      TestAddPod_AddsMissingProbes
+//	kubernetes#100277  an agent's restart changes statuses TestUpdatePodStatus_AgentRestartChangesNothing
+//	kubernetes#136910  and resets started of sidecars      TestUpdatePodStatus_AgentRestartChangesNothing
+//	kubernetes#52154   probes run together after a restart TestRun_SpreadsProbesOfOlderContainers
+//	kubernetes#80431   and in every later period           TestRun_SpreadsProbesThatStartTogether
 //	kubernetes#96614   initial delays are rounded up       TestRun_FirstRunIsExactlyAfterTheInitialDelay
-//	kubernetes#38778   no less than a second               TestOptions_SubSecondStartAndEdgePeriods
-//	kubernetes#89898   ports run out in TIME_WAIT          TestNothingIsLeftInTimeWait
+//	kubernetes#38778   periods are at least a second       TestOptions_SubSecondStartAndEdgePeriods
+//	kubernetes#89898   TIME_WAIT exhausts the ports        TestNothingIsLeftInTimeWait
 //	kubernetes#15643   a stale connection is a failure     grpcprobe.TestCheck_StaleConnectionIsNoFailure
 //	KEP-4939           no TLS for gRPC                     grpcprobe.TestTLS
-//	kubernetes#128365  refused gRPC takes all the timeout  grpcprobe.TestARefusedPortIsAFailureAtOnce
+//	kubernetes#128365  refused gRPC needs the whole timeout grpcprobe.TestARefusedPortIsAFailureAtOnce
 //	kubernetes#115823  an event for every failure          TestEvents_Failures
 //	kubernetes#118815  triggered runs are counted          TestTrigger_RunsAreAdditional
-//	kubernetes#128820  dead containers stay ready          TestRefresh_ExitedContainerIsNotReadyAtOnce
+//	kubernetes#128820  exited containers stay ready        TestRefresh_ExitedContainerIsNotReadyAtOnce
 
-// kubernetes#122591: a request whose body stalls is sent three times, and then ignored.
+// kubernetes#122591: the kubelet sends a request whose body stalls three times, and then
+// ignores the result.
 func TestHTTP_StalledBodyIsAFailure(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 8)
@@ -54,13 +55,14 @@ func TestHTTP_StalledBodyIsAFailure(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, prober.Failed, r.Outcome)
 		require.Equal(t, want, r.Result)
-		require.Less(t, time.Since(began), 2*time.Second, "one timeout, not three")
+		require.Less(t, time.Since(began), 2*time.Second, "the run must end after one timeout, not after three")
 	}
 	require.Len(t, asked, 2)
 }
 
-// kubernetes#140881: readiness does not change while a pod terminates, because its probes are
-// cancelled with the sync of the pod worker. Here they continue until the container exits.
+// kubernetes#140881: in the kubelet, readiness does not change while a pod terminates,
+// because the probes are cancelled with the sync of the pod worker. Here the probes continue
+// until the container exits.
 func TestReadiness_ProbedDuringTermination(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness, prober.Liveness), func(t *testing.T, l *loop) {
@@ -99,7 +101,7 @@ func TestUnreadyOnStop_NotReadyWhenTerminationBegins(t *testing.T) {
 	require.False(t, st.ContainerStatuses[0].Ready)
 	cancel()
 	for range results {
-		require.Fail(t, "told twice")
+		require.Fail(t, "the change was announced twice")
 	}
 
 	// A pod without probes becomes not ready as well, and the next pod with the same name is ready
@@ -113,8 +115,8 @@ func TestUnreadyOnStop_NotReadyWhenTerminationBegins(t *testing.T) {
 	require.Equal(t, prober.NoProbe, plain.Result(key("app", prober.Readiness), "a"))
 }
 
-// kubernetes#132826: the startup probe of a sidecar that exits is removed if the pod's policy
-// is Never, although sidecars are restarted with any policy.
+// kubernetes#132826: the kubelet removes the startup probe of a sidecar that exits if the
+// pod's restart policy is Never, although sidecars are restarted with any restart policy.
 func TestProbe_SidecarKeepsItsStartupProbeWithPolicyNever(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, corev1.Container{Name: "other"})
@@ -132,8 +134,8 @@ func TestProbe_SidecarKeepsItsStartupProbeWithPolicyNever(t *testing.T) {
 	require.Equal(t, prober.Success, s.step(prober.Startup))
 }
 
-// kubernetes#115963: metrics of removed probes remain, or belong to another pod of the same name.
-// Here Removed is called for each probe, with the UID.
+// kubernetes#115963: in the kubelet, metrics of removed probes remain, or are attributed to
+// another pod of the same name. Here Removed is called for each probe, with the UID.
 func TestObserver_RemovedIsCalledForEachProbe(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness, prober.Liveness))
@@ -148,7 +150,7 @@ func TestObserver_RemovedIsCalledForEachProbe(t *testing.T) {
 	require.Equal(t, []prober.Key{key("app", prober.Liveness), key("app", prober.Readiness)}, s.removed)
 }
 
-// kubernetes#103877: the user can define whether a redirect is a success.
+// kubernetes#103877: an option defines whether a redirect is a success.
 func TestOptions_RedirectsAndStatuses(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -169,14 +171,14 @@ func TestOptions_RedirectsAndStatuses(t *testing.T) {
 		want    prober.Outcome
 		output  string
 	}{
-		"followed":                        {prober.Options{}, "/302", prober.Succeeded, "arrived"},
-		"not followed":                    {prober.Options{Redirects: prober.FollowNone}, "/302", prober.Warned, "Probe terminated redirects"},
-		"not followed, and well":          {prober.Options{Redirects: prober.FollowNone, Statuses: only(200, 399)}, "/302", prober.Succeeded, ""},
-		"not followed, and not well":      {prober.Options{Redirects: prober.FollowNone, Statuses: only(200, 299)}, "/302", prober.Failed, "HTTP probe failed with statuscode: 302"},
-		"followed to where all is well":   {prober.Options{Statuses: only(200, 200)}, "/302", prober.Succeeded, "arrived"},
-		"whoever asks must be known":      {prober.Options{Statuses: only(401, 401)}, "/401", prober.Succeeded, ""},
-		"so that one that answers is not": {prober.Options{Statuses: only(401, 401)}, "/204", prober.Failed, "HTTP probe failed with statuscode: 204"},
-		"the second of two":               {prober.Options{Statuses: append(only(200, 200), only(404, 410)...)}, "/410", prober.Succeeded, ""},
+		"followed":                                    {prober.Options{}, "/302", prober.Succeeded, "arrived"},
+		"not followed":                                {prober.Options{Redirects: prober.FollowNone}, "/302", prober.Warned, "Probe terminated redirects"},
+		"not followed, status in the range":           {prober.Options{Redirects: prober.FollowNone, Statuses: only(200, 399)}, "/302", prober.Succeeded, ""},
+		"not followed, status outside the range":      {prober.Options{Redirects: prober.FollowNone, Statuses: only(200, 299)}, "/302", prober.Failed, "HTTP probe failed with statuscode: 302"},
+		"followed to a status in the range":           {prober.Options{Statuses: only(200, 200)}, "/302", prober.Succeeded, "arrived"},
+		"status 401 is the only success":              {prober.Options{Statuses: only(401, 401)}, "/401", prober.Succeeded, ""},
+		"status 204 fails if 401 is the only success": {prober.Options{Statuses: only(401, 401)}, "/204", prober.Failed, "HTTP probe failed with statuscode: 204"},
+		"a status in the second range":                {prober.Options{Statuses: append(only(200, 200), only(404, 410)...)}, "/410", prober.Succeeded, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,7 +199,7 @@ func TestOptions_RedirectsAndStatuses(t *testing.T) {
 }
 
 // After a change of the handler in the spec, a command of the old handler does not affect the
-// new one.
+// new handler.
 func TestExec_HandlerMayChangeWhileACommandHangs(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
@@ -234,8 +236,8 @@ func TestExec_RunnerTimesOutItself(t *testing.T) {
 	require.Equal(t, `command timed out: "check" timed out after 1s`, s.runs[0].Output)
 }
 
-// When a command ends, its context is cancelled as well. The order in which the manager
-// notices the two must not matter.
+// When a command ends, its context is cancelled as well. The manager must not depend on the
+// order in which it notices the end and the cancellation.
 func TestExec_EndedCommandIsNotCancelled(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)

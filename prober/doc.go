@@ -5,11 +5,11 @@
 //
 // A [Manager] has one schedule of all probes, ordered by the time at which they are due.
 // [Manager.Run] starts a goroutine for each due probe; at most MaxParallel probes and
-// MaxExec commands run concurrently. [Manager.Probe] does a single run, for a caller with
-// its own schedule. The [Result] of a probe is the evaluation of its outcomes with its
-// thresholds. [Manager.Result] returns the result, [Manager.Results] sends its changes, and
-// [Manager.UpdatePodStatus] sets it in a pod status. [Manager.History] returns the last
-// runs.
+// MaxExec commands run concurrently, so each run needs a free slot. [Manager.Probe] does a
+// single run, for a caller with its own schedule. The [Result] of a probe is the evaluation
+// of its outcomes with its thresholds. [Manager.Result] returns the result,
+// [Manager.Results] sends its changes, and [Manager.UpdatePodStatus] sets it in a pod
+// status. [Manager.History] returns the last runs.
 //
 // # What you supply
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// shell runs commands. An agent does that with CRI's ExecSync.
+// shell runs commands. An agent uses CRI's ExecSync.
 type shell struct{ exitCode int32 }
 
 func (s *shell) Exec(_ context.Context, r prober.ExecRequest) (int32, error) {

@@ -38,7 +38,7 @@ func (m *Manager) execProbe(ctx context.Context, p *probe, r *run) finding {
 	out := &output{}
 	request := ExecRequest{ContainerID: r.target.ID, Command: command, Timeout: r.timing.timeout, Output: out}
 	if r.outlived {
-		return finding{outcome: Failed, output: timedOut(request) + ", and has not ended since"}
+		return finding{outcome: Failed, output: timedOut(request) + ", and the command is still running"}
 	}
 	timer := clock.RealClock{}.NewTimer(request.Timeout)
 	defer timer.Stop()
@@ -53,25 +53,28 @@ func (m *Manager) execProbe(ctx context.Context, p *probe, r *run) finding {
 		return execFinding(request, e, out.String())
 	case <-ctx.Done(): // cancelled: the result is not counted
 	case <-timer.C():
-		m.startGrace(ctx, p, r, request, done)
+		if m.startGrace(ctx, p, r, done) {
+			m.cfg.Observer.ExecOutlived(r.key)
+			if killer := m.cfg.Killer; killer != nil {
+				r.spawn(func() { killer.KillExec(ctx, request) })
+			}
+		}
 	}
 	return finding{outcome: Failed, output: timedOut(request)}
 }
 
-// startGrace starts the grace period of r's command if the command is still running at its
-// timeout.
-func (m *Manager) startGrace(ctx context.Context, p *probe, r *run, request ExecRequest, done chan exitStatus) {
+// startGrace starts the grace period of r's command, which has reached its timeout. It returns
+// false and does nothing if the command has just ended, or the run was cancelled.
+func (m *Manager) startGrace(ctx context.Context, p *probe, r *run, done chan exitStatus) bool {
 	m.mu.Lock()
-	if ctx.Err() == nil && len(done) == 0 {
-		p.command = r
-		end := clock.RealClock{}.AfterFunc(m.cfg.ExecGrace, r.cancel)
-		context.AfterFunc(ctx, func() { end.Stop() })
+	defer m.mu.Unlock()
+	if ctx.Err() != nil || len(done) > 0 {
+		return false
 	}
-	m.mu.Unlock()
-	m.cfg.Observer.ExecOutlived(r.key)
-	if killer := m.cfg.Killer; killer != nil {
-		r.spawn(func() { killer.KillExec(ctx, request) })
-	}
+	p.command = r
+	end := clock.RealClock{}.AfterFunc(m.cfg.ExecGrace, r.cancel)
+	context.AfterFunc(ctx, func() { end.Stop() })
+	return true
 }
 
 // commandEnded allows p to run its command again if the command of r outlived its run.
@@ -135,9 +138,9 @@ func (o *output) String() string {
 }
 
 // expand replaces each $(NAME) in a command with the value of that variable in the
-// container's spec. The value is empty if the spec takes it from another object
-// (valueFrom). expand replaces $$ with $, and does not replace a reference to an unknown
-// variable. It returns an error if the expanded command is too long to be run.
+// container's spec. The value is empty if it comes from another object (valueFrom). expand
+// replaces $$ with $, and does not replace a reference to an unknown variable. It returns
+// an error if the expanded command is too long to be run.
 func expand(command []string, env []corev1.EnvVar) ([]string, error) {
 	expanded, left := command, expansion.MaxBytes
 	for i, arg := range command {

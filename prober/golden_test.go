@@ -34,7 +34,7 @@ func TestStories(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()
 			command := s.commands()[d.Cmd]
-			require.NotNil(t, command, "%s: no such command", d.Pos)
+			require.NotNil(t, command, "%s: unknown command", d.Pos)
 			return command(d)
 		})
 	})

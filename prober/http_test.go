@@ -162,7 +162,7 @@ func TestHTTP_Requests(t *testing.T) {
 func TestHTTP_IPv6(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "[::1]:0")
-	require.NoError(t, err, "this machine has no IPv6 loopback")
+	require.NoError(t, err, "this machine has no IPv6 loopback address")
 	server := &http.Server{Handler: http.NotFoundHandler()}
 	go func() { _ = server.Serve(l) }()
 	defer server.Close()
@@ -215,7 +215,7 @@ func TestHTTP_CredentialsAreNotForwarded(t *testing.T) {
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
 		if r.URL.Path == "/a" && user == "me" && password == "secret" {
-			http.Redirect(w, r, "http://"+r.Host+"/b", http.StatusFound) // a relative one would have them too
+			http.Redirect(w, r, "http://"+r.Host+"/b", http.StatusFound) // a relative redirect also has the credentials
 			return
 		}
 		fmt.Fprintf(w, "%s %q", r.URL.Path, r.Header["Authorization"])
@@ -280,8 +280,8 @@ func TestHTTP_LargeBody(t *testing.T) {
 	}
 }
 
-// A response with a header above 4 KiB, and more than 14 KiB in total, once made each run
-// fail, so that a healthy container was killed.
+// Regression test: a response with headers above 4 KiB, and more than 14 KiB in total, made
+// each run fail, so that a healthy container was killed.
 func TestHTTP_HeadAbove4KiBAndLargeBody(t *testing.T) {
 	t.Parallel()
 	for _, head := range []int{4000, 4096, 5000, 40_000} {
@@ -468,7 +468,7 @@ func TestHTTP_EachRunOpensANewConnection(t *testing.T) {
 }
 
 // A dial that does not complete ends with its run. A shared transport of net/http would
-// continue it until the operating system's timeout.
+// continue the dial until the operating system's timeout.
 func TestHTTP_DialEndsWithTheRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

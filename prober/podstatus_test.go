@@ -102,10 +102,10 @@ func TestUpdatePodStatus_AgentRestartChangesNothing(t *testing.T) {
 	}{
 		{"old, ready", true, prober.Readiness, false, said{true, true}, prober.Unknown, said{true, true}},
 		{"old, unready", true, prober.Readiness, false, said{true, false}, prober.Unknown, said{true, false}},
-		{"old, nothing said", true, prober.Readiness, false, said{}, prober.Unknown, said{true, false}},
+		{"old, nothing reported", true, prober.Readiness, false, said{}, prober.Unknown, said{true, false}},
 		{"old sidecar, ready", true, prober.Readiness, true, said{true, true}, prober.Unknown, said{true, true}},
 		{"old sidecar, unready", true, prober.Readiness, true, said{true, false}, prober.Unknown, said{true, false}},
-		{"new, though said ready", false, prober.Readiness, false, said{true, true}, prober.Failure, said{true, false}},
+		{"new, though reported ready", false, prober.Readiness, false, said{true, true}, prober.Failure, said{true, false}},
 		{"new", false, prober.Readiness, false, said{}, prober.Failure, said{true, false}},
 		{"new sidecar", false, prober.Readiness, true, said{}, prober.Failure, said{true, false}},
 		{"old, alive", true, prober.Liveness, false, said{true, true}, prober.Unknown, said{true, true}},
@@ -160,12 +160,12 @@ func TestUpdatePodStatus_AgentRestartChangesNothing(t *testing.T) {
 			for range results {
 				changes++
 			}
-			require.Zero(t, changes, "nothing is published without a result")
+			require.Zero(t, changes, "without a result, the status must not change")
 		})
 	}
 }
 
-// Results after the restart are reported, even if they are the opposite.
+// Results after the restart are reported, even if they are the opposite of the earlier state.
 func TestUpdatePodStatus_ResultsAfterAnAgentRestart(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness))
@@ -200,9 +200,9 @@ func TestEvents_Failures(t *testing.T) {
 	require.Empty(t, run(2, output(0)))
 	require.Equal(t, []string{about + "failed: code 1 (failure 1 of 3)", about + "failed: code 1"}, run(5, output(1)))
 	require.Empty(t, run(1, output(0)))
-	require.Empty(t, run(2, output(1)), "occasional failures cause no event within EventPeriod")
+	require.Empty(t, run(2, output(1)), "occasional failures must not cause an event within EventPeriod")
 	require.Equal(t, []string{about + "failed: code 1"}, run(3, output(1))[:1])
-	require.Len(t, run(60, output(1)), 2, "one in five minutes")
+	require.Len(t, run(60, output(1)), 2, "one event in five minutes")
 	require.Equal(t, []string{about + "errored and resulted in unknown state: broken"},
 		run(3, func(context.Context, prober.ExecRequest) (int32, error) { return 0, errors.New("broken") }))
 
@@ -255,7 +255,7 @@ func TestExec_CommandsAreExpanded(t *testing.T) {
 	require.Equal(t, []string{"1", "xy", "$(A)", "$(C)", "$(A", "$A$", "plain"}, got.Command)
 	require.Equal(t, time.Second, got.Timeout)
 	require.Equal(t, "a", got.ContainerID)
-	require.Equal(t, "$(A)", c.LivenessProbe.Exec.Command[0], "the spec is not modified")
+	require.Equal(t, "$(A)", c.LivenessProbe.Exec.Command[0], "the spec must not be modified")
 	require.Len(t, s.runs[0].Output, 10<<10)
 
 	s.answers(func(context.Context, prober.ExecRequest) (int32, error) { return 0, context.DeadlineExceeded })

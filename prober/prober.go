@@ -136,7 +136,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// dispatch starts the runs that are due and returns the time until the next one is due.
+// dispatch starts the runs that are due and returns the time until the next run is due.
 func (m *Manager) dispatch(ctx context.Context) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,12 +173,12 @@ func (m *Manager) requeue(p *probe) {
 	}
 }
 
-// Probe runs the probe once, without a wait, counts the outcome and returns it. It is for
-// callers with their own schedule. A command that is still running after its timeout uses a
-// goroutine until the command ends, ExecGrace is over or ctx is done. The error is
-// [ErrNoProbe], [ErrInFlight] or [ErrNotRunnable] if the probe was not run, or the cause of
-// ctx if ctx cancelled the run. If the probe was run and ended in an error, Probe returns a
-// nil error, and Run.Err contains the cause.
+// Probe runs the probe once, without waiting until it is due or a slot is free, counts the
+// outcome and returns it. It is for callers with their own schedule. A command that is still
+// running after its timeout uses a goroutine until the command ends, ExecGrace is over or ctx
+// is done. The error is [ErrNoProbe], [ErrInFlight] or [ErrNotRunnable] if the probe was not
+// run, or the cause of ctx if ctx cancelled the run. If the probe was run and ended in an
+// error, Probe returns a nil error, and Run.Err contains the cause.
 func (m *Manager) Probe(ctx context.Context, key Key) (Run, error) {
 	m.mu.Lock()
 	p := m.find(key)

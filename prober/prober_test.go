@@ -77,7 +77,7 @@ func TestAddPod_AddsAndRemoves(t *testing.T) {
 	require.Nil(t, s.History(key("unprobed", prober.Liveness)))
 }
 
-// kubernetes#132826: a missing probe that comes after an existing one.
+// kubernetes#132826: a missing probe must be added, even if it follows an existing probe.
 func TestAddPod_AddsMissingProbes(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Startup, prober.Readiness, prober.Liveness))
@@ -161,8 +161,8 @@ func TestProbe_FailureThreshold(t *testing.T) {
 	require.Equal(t, prober.Unknown, s.Result(key("app", prober.Liveness), "a"))
 }
 
-// kubernetes#53530, kubernetes#62853: after two failures and a crash, the first failure of
-// the new container counted as the third failure.
+// kubernetes#53530, kubernetes#62853: in the kubelet, after two failures and a crash, the
+// first failure of the new container counts as the third failure.
 func TestProbe_NewContainerStartsWithNewCounts(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Liveness))
@@ -215,7 +215,7 @@ func TestProbe_WaitsForTheInitialDelay(t *testing.T) {
 	newStepper(t, c).step(prober.Liveness)
 }
 
-// kubernetes#128820: a container that has exited is not ready at once.
+// kubernetes#128820: a container that has exited must become not ready at once.
 func TestRefresh_ExitedContainerIsNotReadyAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness, prober.Liveness))
@@ -330,7 +330,7 @@ func TestHistory_KeepsTheLastRuns(t *testing.T) {
 		return 0, nil
 	})
 	s.step(prober.Readiness)
-	require.Equal(t, "no", s.History(key("app", prober.Readiness))[4].Output, "no partial rune")
+	require.Equal(t, "no", s.History(key("app", prober.Readiness))[4].Output, "the output must not be truncated within a rune")
 	none := newStepper(t, withProbes("app", prober.Readiness), func(cfg *prober.Config) { cfg.History = -1 })
 	none.step(prober.Readiness)
 	require.Empty(t, none.History(key("app", prober.Readiness)))

@@ -31,7 +31,7 @@ func play(t *testing.T, f func(s *played), conns ...func(c net.Conn, r *bufio.Re
 		s := &played{node: newTestNode(), t: t}
 		s.Manager = manager(t, s.node, realClock(), func(cfg *prober.Config) {
 			cfg.Dial = func(context.Context, string, string) (net.Conn, error) {
-				require.NotEmpty(t, conns, "one connection too many")
+				require.NotEmpty(t, conns, "unexpected connection")
 				client, server := net.Pipe()
 				serve := conns[0]
 				conns = conns[1:]
@@ -42,13 +42,13 @@ func play(t *testing.T, f func(s *played), conns ...func(c net.Conn, r *bufio.Re
 		s.AddPod(podOf(corev1.Container{Name: "app", ReadinessProbe: probeOf(httpGet(80, "/"))}))
 		s.runsAt("app", "a", time.Now())
 		f(s)
-		require.Empty(t, conns, "connections that were not made")
+		require.Empty(t, conns, "missing connections")
 		s.RemovePod("1234")
 		serving.Wait()
 	})
 }
 
-// want requires the outcome of a run, what its output ends with, and how long it takes.
+// want requires the outcome of a run, the end of its output, and its duration.
 func (s *played) want(o prober.Outcome, output string, took time.Duration) {
 	s.t.Helper()
 	began := time.Now()
@@ -83,7 +83,7 @@ func stall(_ net.Conn, r *bufio.Reader) { _, _ = r.ReadByte() }
 
 const (
 	moved    = "HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 0\r\n\r\n"
-	timedOut = "context deadline exceeded" // and what net/http adds by chance
+	timedOut = "context deadline exceeded" // and the rest of the text, which net/http chooses at random
 )
 
 // The timeout applies to a run with all its redirects.

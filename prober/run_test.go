@@ -85,8 +85,8 @@ func TestRun_FailureIsDetectedInTime(t *testing.T) {
 	}
 }
 
-// kubernetes#96614: the delay was rounded up to a tick, and the first run came up
-// to a period later.
+// kubernetes#96614: the kubelet rounds the delay up to a tick, so that the first run is up to
+// a period late.
 func TestRun_FirstRunIsExactlyAfterTheInitialDelay(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
@@ -121,7 +121,8 @@ func TestRun_SpreadsProbesThatStartTogether(t *testing.T) {
 	})
 }
 
-// kubernetes#102064: containers that exist when an agent starts are not probed all at once.
+// kubernetes#102064: containers that exist when an agent starts must not all be probed at
+// once.
 func TestRun_SpreadsProbesOfOlderContainers(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
@@ -227,7 +228,7 @@ func TestRun_NewContainerIsProbedAtOnce(t *testing.T) {
 	})
 }
 
-// kubernetes#118815: the failure of a triggered run is not counted.
+// kubernetes#118815: the failure of a triggered run must not be counted.
 func TestTrigger_RunsAreAdditional(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Readiness)
@@ -299,7 +300,7 @@ func TestExec_HangingCommand(t *testing.T) {
 		h := l.History(key("app", prober.Liveness))
 		require.Equal(t, `command timed out: "check" timed out after 1s`, h[0].Output)
 		require.Equal(t, time.Second, h[0].Duration)
-		require.Equal(t, `command timed out: "check" timed out after 1s, and has not ended since`, h[2].Output)
+		require.Equal(t, `command timed out: "check" timed out after 1s, and the command is still running`, h[2].Output)
 	})
 }
 
@@ -349,7 +350,8 @@ func TestRun_MaxExec(t *testing.T) {
 	}, func(cfg *prober.Config) { cfg.MaxExec = 2 })
 }
 
-// A reader that does not read receives the newest result in the end, and delays no other.
+// A watcher that does not read receives the newest result in the end, and does not delay
+// other watchers.
 func TestResults_Coalesce(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Readiness)
@@ -376,7 +378,7 @@ func TestResults_Coalesce(t *testing.T) {
 		require.Equal(t, prober.Change{Key: key("app", prober.Readiness), ContainerID: "a", Result: prober.Failure}, last)
 		select {
 		case c := <-slow:
-			require.Fail(t, "too much", "%v", c)
+			require.Fail(t, "unexpected result", "%v", c)
 		default:
 		}
 	})

@@ -40,7 +40,7 @@ func (p *probe) timing() timing {
 	return t
 }
 
-// interval returns the time from a run to the next one. c is the state after the run.
+// interval returns the time from a run to the next run. c is the state after the run.
 func (t timing) interval(k Kind, c count, succeeded bool) time.Duration {
 	switch {
 	case t.start > 0 && !succeeded && c.result != Success && k != Liveness:

@@ -16,8 +16,8 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
-// kubernetes#89898: 600 probes a second for a minute are more than the number of
-// local ports. No probe leaves a socket in TIME_WAIT, on either side.
+// kubernetes#89898: 600 probes a second for a minute are more than the number of local ports.
+// No probe may leave a socket in TIME_WAIT, on either side.
 func TestNothingIsLeftInTimeWait(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(http.ResponseWriter, *http.Request) {})

@@ -105,6 +105,7 @@ type APIServer struct {
 type known struct {
 	object    *corev1.Pod
 	uncertain bool // the object may have changed, because the result of a request is unknown
+	deleted   bool // the API server has accepted the deletion of the object
 }
 
 // NewAPIServer returns a sink, or an error if cfg is invalid. It sends no request.
@@ -139,9 +140,9 @@ func (a *APIServer) Forget(uid types.UID) {
 // attempts is the maximum number of attempts of one publication if there are conflicts.
 const attempts = 3
 
-// Publish publishes the status in change to the API server. It returns [ErrGone] if the
-// pod does not exist or was deleted by this call, and [ErrTerminalPhaseDeferred] if the terminal phase
-// could not be published yet.
+// Publish publishes the status in change to the API server. It returns [ErrGone] if the pod
+// does not exist or was deleted by this call, and [ErrTerminalPhaseDeferred] if it could not
+// publish the terminal phase yet.
 func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	if podspec.IsMirror(change.Pod) {
 		return nil // its status is published with the static pod
@@ -161,7 +162,10 @@ func (a *APIServer) Publish(ctx context.Context, change Change) error {
 
 // publish publishes the status in change. given is the object that the caller knows.
 func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Pod) error {
-	object, uncertain := a.base(change.Pod.UID, given)
+	object, uncertain, deleted := a.base(change.Pod.UID, given)
+	if deleted {
+		return ErrGone
+	}
 	for range attempts {
 		if uncertain {
 			var err error
@@ -185,8 +189,8 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 }
 
 // base returns the newest known object of a pod, and reports whether this object may be
-// outdated. given is the object that the caller knows.
-func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, uncertain bool) {
+// outdated and whether it was deleted. given is the object that the caller knows.
+func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, uncertain, deleted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[uid]
@@ -195,7 +199,7 @@ func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, 
 	}
 	k.uncertain = k.uncertain || k.object.ResourceVersion == ""
 	a.known[uid] = k
-	return k.object, k.uncertain
+	return k.object, k.uncertain, k.deleted
 }
 
 func (a *APIServer) setKnown(uid types.UID, k known) {
@@ -257,6 +261,8 @@ func (a *APIServer) finish(ctx context.Context, change Change, stored *corev1.Po
 		a.setKnown(change.Pod.UID, known{object: stored, uncertain: true})
 		return fmt.Errorf("delete pod %s/%s: %w", stored.Namespace, stored.Name, err)
 	}
+	// The watch may still deliver our last patch. That must not cause another deletion.
+	a.setKnown(change.Pod.UID, known{object: stored, deleted: true})
 	return ErrGone
 }
 

@@ -57,7 +57,7 @@ func TestAPIServer_ChangeIsOnePatch(t *testing.T) {
 	require.NoError(t, n.Sync(t.Context()))
 	n.Trigger(seen.UID)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "no GET and no empty patch")
+	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "there must be no GET and no empty patch")
 	require.Equal(t, corev1.ConditionFalse, status.Condition(a.pod("p0").Status.Conditions, corev1.PodReady).Status)
 	require.Positive(t, n.bytes)
 	require.Len(t, n.published, 3)
@@ -82,20 +82,20 @@ func TestAPIServer_OtherWritersBetweenPatches(t *testing.T) {
 	n.SetPodStatus(seen, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0", "get p0", "patch p0"}, a.asked())
-	require.Contains(t, a.pod("p0").Status.Conditions, gate, "another writer's condition is kept")
+	require.Contains(t, a.pod("p0").Status.Conditions, gate, "another writer's condition must be kept")
 
 	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": ""} })
 	n.sink.RecordObject(seen.UID, shown)
 	n.sink.RecordObject(seen.UID, seen) // this object is older than the known object, and is ignored
 	n.SetPodStatus(seen, simple("Running", "False"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "an object from a watch needs no GET")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "with an object from a watch, no GET is necessary")
 
 	shown = a.edit("p0", func(pod *corev1.Pod) { pod.Status.Phase = "Pending" })
 	n.sink.RecordObject(seen.UID, shown)
 	n.Trigger(seen.UID)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase, "changes of other writers are corrected")
+	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase, "changes of other writers must be corrected")
 }
 
 func TestAPIServer_VersionsThatAreNotNumbers(t *testing.T) {
@@ -110,7 +110,7 @@ func TestAPIServer_VersionsThatAreNotNumbers(t *testing.T) {
 	n.sink.RecordObject(seen.UID, odd)
 	n.SetPodStatus(seen, simple("Running", "False"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "the first one is kept")
+	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "two patches of the first object")
 }
 
 func TestAPIServer_PersistentConflictIsAnError(t *testing.T) {
@@ -129,8 +129,8 @@ func TestAPIServer_PersistentConflictIsAnError(t *testing.T) {
 	require.Len(t, a.asked(), 5)
 }
 
-// TestAPIServer_ConflictIsKeptUntilTheNextGet: the object has changed, the GET fails, and the
-// reported status changes back to that of the old object.
+// TestAPIServer_ConflictIsKeptUntilTheNextGet checks this case: the object has changed, the
+// GET fails, and the reported status changes back to the status of the old object.
 func TestAPIServer_ConflictIsKeptUntilTheNextGet(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
@@ -185,7 +185,7 @@ func TestAPIServer_NewPodOfTheSameName(t *testing.T) {
 	n.SetPodStatus(seen, simple("Running", "False"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0", "get p0"}, a.asked())
-	require.Equal(t, corev1.PodPending, a.pod("p0").Status.Phase, "the new pod is untouched")
+	require.Equal(t, corev1.PodPending, a.pod("p0").Status.Phase, "the new pod must not be changed")
 }
 
 func TestAPIServer_DeletesAFinishedPodAfterItsTerminalPhase(t *testing.T) {
@@ -198,14 +198,39 @@ func TestAPIServer_DeletesAFinishedPodAfterItsTerminalPhase(t *testing.T) {
 	n.SetPodStatus(seen, simple("Running", "True"))
 	n.SetPodStatus(seen, simple("Succeeded", "False"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "it has ended, but it may still have containers")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "the pod must not be deleted, because it may still have containers")
 	n.TerminatePod(seen)
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"delete p0"}, a.asked())
 	require.Nil(t, a.pod("p0"))
 	n.Trigger(seen.UID)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"delete p0"}, a.asked(), "another request causes another call")
+	require.Empty(t, a.asked(), "the watch event of the last patch must not cause a request")
+}
+
+// A finalizer keeps the object after the deletion. Each newer version of the object must be
+// deleted again.
+func TestAPIServer_DeletesANewerVersionAgain(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	pod := numbered(1)[0]
+	pod.DeletionTimestamp = &metav1.Time{Time: at(0)}
+	seen := a.put(pod)
+	n := newNode(t, a)
+	var ended *corev1.Pod
+	a.before = func(_ context.Context, verb, name string) error {
+		if verb == "delete" {
+			ended = a.pod(name)
+		}
+		return nil
+	}
+	n.TerminatePod(seen)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0", "delete p0"}, a.asked())
+	n.sink.RecordObject(seen.UID, a.put(ended))
+	n.Trigger(seen.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"delete p0"}, a.asked())
 }
 
 func TestAPIServer_FinishedPodIsDeletedLater(t *testing.T) {
@@ -219,7 +244,7 @@ func TestAPIServer_FinishedPodIsDeletedLater(t *testing.T) {
 	shown := a.edit("p0", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: at(0)} })
 	n.SetPodStatus(shown, shown.Status)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"delete p0"}, a.asked(), "a deletion is a change")
+	require.Equal(t, []string{"delete p0"}, a.asked(), "a deletion timestamp must trigger the deletion")
 }
 
 func TestAPIServer_FailedDeletion(t *testing.T) {
@@ -254,7 +279,7 @@ func TestAPIServer_TerminalPhaseWaitsForContainers(t *testing.T) {
 		s.PodIP = "10.0.0.1"
 		n.SetPodStatus(seen, s)
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"patch p0"}, a.asked(), "the other fields are published once")
+		require.Equal(t, []string{"patch p0"}, a.asked(), "the other fields must be published once")
 		require.Equal(t, corev1.PodPending, a.pod("p0").Status.Phase)
 		require.Equal(t, "10.0.0.1", a.pod("p0").Status.PodIP)
 		require.Empty(t, n.failed)
@@ -267,7 +292,7 @@ func TestAPIServer_TerminalPhaseWaitsForContainers(t *testing.T) {
 		n.mu.Unlock()
 		n.TerminatePod(seen)
 		synctest.Wait()
-		require.Equal(t, corev1.PodFailed, a.pod("p0").Status.Phase, "at once")
+		require.Equal(t, corev1.PodFailed, a.pod("p0").Status.Phase, "the phase must be published at once")
 	})
 }
 
@@ -281,7 +306,7 @@ func TestAPIServer_StaticPodsAreKnownByTheirMirrors(t *testing.T) {
 	n := newNode(t, a)
 	n.SetPodStatus(static, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Empty(t, a.asked(), "no mirror, nothing to publish")
+	require.Empty(t, a.asked(), "without a mirror pod, nothing must be published")
 
 	n.mirrors[static.UID] = a.put(mirror)
 	n.Trigger(static.UID)
@@ -293,7 +318,7 @@ func TestAPIServer_StaticPodsAreKnownByTheirMirrors(t *testing.T) {
 	n.mirrors[static.UID] = a.put(mirror)
 	n.Trigger(static.UID)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "the full status is published to a new mirror")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "the full status must be published to a new mirror pod")
 	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase)
 
 	a.remove("p0")
@@ -304,20 +329,20 @@ func TestAPIServer_StaticPodsAreKnownByTheirMirrors(t *testing.T) {
 	n.mirrors[static.UID] = a.put(mirror)
 	n.SetPodStatus(static, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "a static pod outlives its mirrors")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "the status must be published to the next mirror pod")
 
 	n.mirrors[static.UID] = a.edit("p0", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: at(0)} })
 	n.SetPodStatus(static, simple("Failed", "False"))
 	n.TerminatePod(static)
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "a mirror is never deleted here")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "a mirror pod must not be deleted here")
 	n.SetPodStatus(n.mirrors[static.UID], simple("Pending", "False"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Empty(t, a.asked(), "it has no status of its own")
+	require.Empty(t, a.asked(), "a mirror pod must have no separate status")
 }
 
-// TestAPIServer_Faults: after any fault, the other pods are published, all statuses converge,
-// and the number of calls stays limited.
+// TestAPIServer_Faults checks that after any fault the other pods are published, all statuses
+// converge, and the number of calls stays limited.
 func TestAPIServer_Faults(t *testing.T) {
 	t.Parallel()
 	times := func(n int, err error) func(context.Context) error {
@@ -371,7 +396,7 @@ func TestAPIServer_Faults(t *testing.T) {
 			}
 			synctest.Wait()
 			for _, pod := range numbered(20)[1:] {
-				require.Equal(t, corev1.PodRunning, a.pod(pod.Name).Status.Phase, "%s: others go on", tc.name)
+				require.Equal(t, corev1.PodRunning, a.pod(pod.Name).Status.Phase, "%s: other pods must be published", tc.name)
 			}
 			require.NoError(t, n.Flush(t.Context()), tc.name)
 			require.Equal(t, tc.within, time.Since(start), tc.name)

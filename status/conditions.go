@@ -31,7 +31,8 @@ const (
 )
 
 // conditions returns all conditions of the pod: the conditions of other writers from the API
-// server, the unchanged conditions that the node set at events, and the computed conditions.
+// server, the conditions that the node set at an event such as an eviction, and the computed
+// conditions.
 func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 	pod := in.Pod
 	out := make([]corev1.PodCondition, 0, len(pod.Status.Conditions)+5)

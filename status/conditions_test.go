@@ -71,12 +71,12 @@ func TestContainersReady(t *testing.T) {
 	} {
 		sc := conditionScene(t, tc)
 		check(t, tc, corev1.ContainersReady, status.ContainersReady(sc.pod, &sc.s))
-		if tc.want == corev1.ConditionFalse { // then Ready is False for the same reason
+		if tc.want == corev1.ConditionFalse { // Ready is then False for the same reason
 			check(t, tc, corev1.PodReady, status.Ready(sc.pod, &sc.s))
 		}
 	}
 	none := status.ContainersReady(&corev1.Pod{}, &corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{}})
-	require.Equal(t, corev1.ConditionTrue, none.Status, "no containers, and that is known")
+	require.Equal(t, corev1.ConditionTrue, none.Status, "a pod without containers must be ready")
 }
 
 func TestReady_ReadinessGates(t *testing.T) {
@@ -159,18 +159,18 @@ func TestReadyToStartContainers(t *testing.T) {
 		sandboxes []*runtimeapi.PodSandboxStatus
 		want      corev1.ConditionStatus
 	}{
-		"no sandbox":                   {want: "False"},
-		"a nil sandbox":                {sandboxes: []*runtimeapi.PodSandboxStatus{nil}, want: "False"},
-		"not ready":                    {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(down, own, "10.0.0.1")}, want: "False"},
-		"ready without an address":     {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "")}, want: "False"},
-		"ready":                        {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "10.0.0.1")}, want: "True"},
-		"no network information":       {sandboxes: []*runtimeapi.PodSandboxStatus{{State: up}}, want: "True"},
-		"an older one not ready":       {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "10.0.0.1"), sandbox(down, own, ""), nil}, want: "True"},
-		"an older one ready too":       {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "10.0.0.1"), sandbox(up, own, "10.0.0.2")}, want: "False"},
-		"only an older one ready":      {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(down, own, ""), sandbox(up, own, "10.0.0.2")}, want: "False"},
-		"on the node's network":        {host: true, sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, node, "")}, want: "True"},
-		"on its own instead of that":   {host: true, sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "10.0.0.1")}, want: "False"},
-		"on the node's instead of own": {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, node, "10.0.0.1")}, want: "False"},
+		"no sandbox":                               {want: "False"},
+		"a nil sandbox":                            {sandboxes: []*runtimeapi.PodSandboxStatus{nil}, want: "False"},
+		"not ready":                                {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(down, own, "10.0.0.1")}, want: "False"},
+		"ready without an address":                 {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "")}, want: "False"},
+		"ready":                                    {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "10.0.0.1")}, want: "True"},
+		"no network information":                   {sandboxes: []*runtimeapi.PodSandboxStatus{{State: up}}, want: "True"},
+		"an older sandbox is not ready":            {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "10.0.0.1"), sandbox(down, own, ""), nil}, want: "True"},
+		"an older sandbox is ready too":            {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "10.0.0.1"), sandbox(up, own, "10.0.0.2")}, want: "False"},
+		"only an older sandbox is ready":           {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(down, own, ""), sandbox(up, own, "10.0.0.2")}, want: "False"},
+		"on the node's network":                    {host: true, sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, node, "")}, want: "True"},
+		"on its own network instead of the node's": {host: true, sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, own, "10.0.0.1")}, want: "False"},
+		"on the node's network instead of its own": {sandboxes: []*runtimeapi.PodSandboxStatus{sandbox(up, node, "10.0.0.1")}, want: "False"},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: tc.host}}
 		got := status.ReadyToStartContainers(pod, &podcache.Status{Sandboxes: tc.sandboxes})
@@ -184,15 +184,15 @@ func TestNeedToReconcilePodReadiness(t *testing.T) {
 	sc := conditionScene(t, conditionCase{words: "s:run run", phase: corev1.PodRunning})
 	pod := sc.pod
 	pod.Status = sc.s
-	require.False(t, status.NeedToReconcilePodReadiness(pod), "no gates")
+	require.False(t, status.NeedToReconcilePodReadiness(pod), "without readiness gates, no sync is necessary")
 	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x/y"}}
-	require.False(t, status.NeedToReconcilePodReadiness(pod), "no condition yet")
+	require.False(t, status.NeedToReconcilePodReadiness(pod), "without the condition, no sync is necessary")
 	pod.Status.Conditions = []corev1.PodCondition{{Type: "x/y", Status: "True"}, {Type: corev1.PodReady, Status: "True"}}
-	require.False(t, status.NeedToReconcilePodReadiness(pod), "a sidecar is no reason to sync for ever")
+	require.False(t, status.NeedToReconcilePodReadiness(pod), "a sidecar must not cause endless syncs")
 	pod.Status.Conditions[0].Status = "False"
-	require.True(t, status.NeedToReconcilePodReadiness(pod), "the readiness gate was not ready")
+	require.True(t, status.NeedToReconcilePodReadiness(pod), "the readiness gate has become ready, so a sync is necessary")
 	pod.Status.Conditions[1] = status.Ready(pod, &pod.Status)
 	require.False(t, status.NeedToReconcilePodReadiness(pod))
 	pod.Status.Conditions[0].Status = "Unknown"
-	require.True(t, status.NeedToReconcilePodReadiness(pod), "the message has another state")
+	require.True(t, status.NeedToReconcilePodReadiness(pod), "the message differs, so a sync is necessary")
 }

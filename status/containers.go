@@ -222,7 +222,7 @@ func restoreHistory(st, old *corev1.ContainerStatus) {
 	}
 	st.RestartCount = max(st.RestartCount, old.RestartCount)
 	// During a back-off the status shows the termination of the container as the last
-	// termination. After the back-off it may be the state again.
+	// termination. After the back-off, the termination may be the state again.
 	own := last != nil && last.ContainerID != "" && last.ContainerID == st.ContainerID
 	if st.LastTerminationState.Terminated == nil && !own {
 		st.LastTerminationState.Terminated = last.DeepCopy()
@@ -245,9 +245,13 @@ func (g *generator) devices(st, old *corev1.ContainerStatus) {
 }
 
 // showWaiting sets the state of a container to waiting, with the reason in g.Waiting, if the
-// container may be started. A termination that was the state becomes the last termination.
+// container may be started. A terminated container that a requested restart starts again waits
+// too. A termination that was the state becomes the last termination.
 func (g *generator) showWaiting(st *corev1.ContainerStatus, c *corev1.Container, k kind) {
 	why, ok := g.Waiting[c.Name]
+	if !ok && g.Restarting[c.Name] && st.State.Terminated != nil {
+		why, ok = corev1.ContainerStateWaiting{Reason: ReasonPodRestarting, Message: podRestarting}, true
+	}
 	if !ok || !g.mayStart(st, c, k) {
 		return
 	}
@@ -263,6 +267,8 @@ func (g *generator) mayStart(st *corev1.ContainerStatus, c *corev1.Container, k 
 	case g.Terminal, g.Pod.DeletionTimestamp != nil, st.State.Running != nil:
 		return false
 	case end == nil:
+		return true
+	case g.Restarting[c.Name]:
 		return true
 	case k == ephemeral, k == plainInit && end.ExitCode == 0:
 		return false

@@ -69,21 +69,21 @@ func TestContainerStatuses_IncompleteCRIMessages(t *testing.T) {
 	pod := newPod("Always", "a")
 	bare := &runtimeapi.ContainerStatus{Id: "x", State: running, Labels: map[string]string{crilabels.ContainerName: "a"}, ImageId: "sha256:1", User: &runtimeapi.ContainerUser{}}
 	_, got, _ := status.ContainerStatuses(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{nil, bare}}})
-	require.Equal(t, "x", got[0].ContainerID, "no runtime name, no scheme")
-	require.Empty(t, got[0].Image, "what the runtime has resolved")
-	require.Empty(t, got[0].ImageID, "the reference of an image is not its ID")
+	require.Equal(t, "x", got[0].ContainerID, "without a runtime name, the ID must have no scheme")
+	require.Empty(t, got[0].Image, "the image must be the one that the runtime has resolved")
+	require.Empty(t, got[0].ImageID, "the image reference must not be used as the image ID")
 	require.Equal(t, &corev1.ContainerUser{}, got[0].User)
 }
 
 // A container whose start was interrupted because the agent stopped never ran: with policy
-// Never it has not failed, and it is not counted as a restart.
+// Never it has not failed, and it does not count as a restart.
 func TestContainerStatuses_InterruptedStartIsNoTermination(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Never", "a")
 	c := brokenOff("a")
 	got := status.Generate(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}, Now: at(3)})
 	require.Equal(t, corev1.PodPending, got.Phase)
-	require.Equal(t, "waiting:", word(got.ContainerStatuses[0]), "like a container that was only created")
+	require.Equal(t, "waiting:", word(got.ContainerStatuses[0]), "the container must be shown as a created one")
 	c.Message = "no such file or directory"
 	got = status.Generate(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}, Now: at(3)})
 	require.Equal(t, corev1.PodFailed, got.Phase)
@@ -98,7 +98,7 @@ func TestContainerStatuses_InterruptedStartDoesNotRestartAll(t *testing.T) {
 		return status.Condition(s.Conditions, corev1.AllContainersRestarting).Status
 	}
 	require.Equal(t, corev1.ConditionFalse, restarting(brokenOff("c0")))
-	require.Equal(t, corev1.ConditionTrue, restarting(container("c0", "1", exited, 128)), "it ended so by itself")
+	require.Equal(t, corev1.ConditionTrue, restarting(container("c0", "1", exited, 128)), "the container exited by itself with this code")
 }
 
 func brokenOff(name string) *runtimeapi.ContainerStatus {
@@ -177,30 +177,30 @@ func TestContainerStatuses(t *testing.T) {
 		"exited":                      {seen: cs{container("a", "1", exited, 3)}, want: "exit3:"},
 		"unknown, never seen running": {seen: cs{container("a", "1", unknown, 0)}, want: "waiting:"},
 		"unknown, was running":        {old: was(t, "1", "running", "", 2), seen: cs{container("a", "1", unknown, 0)}, want: lost + " #3"},
-		"unknown, and was reported as terminated": {old: was(t, "1", "exit137", "", 3), seen: cs{container("a", "1", unknown, 0)}, want: "exit137: #3"},
-		"unknown predecessor of a running one":    {old: was(t, "2", "running", "", 1), seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", unknown, 0)}, want: "running after " + lost + " #1"},
-		"unknown predecessor of a created one":    {old: was(t, "1", "running", "", 0), seen: cs{restarted(container("a", "2", created, 0), 1), container("a", "1", unknown, 0)}, want: "waiting: after " + lost + " #1"},
-		"running again":                           {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", exited, 3)}, want: "running after exit3: #1"},
-		"only the newest two count":               {seen: cs{restarted(container("a", "3", running, 0), 2), restarted(container("a", "2", exited, 2), 1), container("a", "1", exited, 1)}, want: "running after exit2: #2"},
-		"two running":                             {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", running, 0)}, want: "running #1"},
-		"lost while running":                      {old: was(t, "1", "running", "", 0), want: "waiting:ContainerCreating after " + lost + " #1"},
-		"lost while running, deleted":             {old: was(t, "1", "running", "", 0), deleted: true, want: "waiting:ContainerCreating after " + lost},
-		"lost after an earlier end":               {old: was(t, "1", "running", "exit2", 1), want: "waiting:ContainerCreating after exit2: #1"},
-		"lost while waiting":                      {old: was(t, "", "waiting", "exit2", 4), want: "waiting:ContainerCreating after exit2: #4"},
-		"lost after its end":                      {old: was(t, "1", "exit2", "exit1", 4), want: "exit2: after exit1: #4"},
-		"predecessor removed":                     {old: was(t, "1", "exit2", "", 1), seen: cs{restarted(container("a", "2", running, 0), 2)}, want: "running after exit2: #2"},
-		"predecessor removed and count lost":      {old: was(t, "1", "exit2", "", 4), seen: cs{container("a", "2", running, 0)}, want: "running after exit2: #5"},
-		"last end outlives its container":         {old: was(t, "2", "running", "exit1", 1), seen: cs{restarted(container("a", "2", running, 0), 1)}, want: "running after exit1: #1"},
-		"back-off":                                {seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "waiting:CrashLoopBackOff after exit3:"},
-		"back-off is over, not started yet":       {old: was(t, "1", "waiting", "exit3", 0), seen: cs{container("a", "1", exited, 3)}, want: "exit3: after exit3:"},
-		"image cannot be pulled":                  {waiting: "ImagePullBackOff", want: "waiting:ImagePullBackOff"},
-		"container cannot be started":             {seen: cs{container("a", "1", created, 0)}, waiting: "RunContainerError", want: "waiting:RunContainerError"},
-		"a reason does not outweigh running":      {seen: cs{container("a", "1", running, 0)}, waiting: backOff, want: "running"},
-		"a reason does not outweigh deletion":     {seen: cs{container("a", "1", exited, 3)}, deleted: true, waiting: backOff, want: "exit3:"},
-		"a reason does not outweigh the policy":   {policy: "Never", seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "exit3:"},
-		"nor where the container is removed":      {policy: "Never", old: was(t, "1", "exit3", "", 0), waiting: backOff, want: "exit3:"},
-		"on failure, failed":                      {policy: "OnFailure", seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "waiting:CrashLoopBackOff after exit3:"},
-		"on failure, succeeded":                   {policy: "OnFailure", seen: cs{container("a", "1", exited, 0)}, waiting: backOff, want: "exit0:"},
+		"unknown, and was reported as terminated":    {old: was(t, "1", "exit137", "", 3), seen: cs{container("a", "1", unknown, 0)}, want: "exit137: #3"},
+		"unknown predecessor of a running container": {old: was(t, "2", "running", "", 1), seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", unknown, 0)}, want: "running after " + lost + " #1"},
+		"unknown predecessor of a created container": {old: was(t, "1", "running", "", 0), seen: cs{restarted(container("a", "2", created, 0), 1), container("a", "1", unknown, 0)}, want: "waiting: after " + lost + " #1"},
+		"running again":                         {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", exited, 3)}, want: "running after exit3: #1"},
+		"only the newest two count":             {seen: cs{restarted(container("a", "3", running, 0), 2), restarted(container("a", "2", exited, 2), 1), container("a", "1", exited, 1)}, want: "running after exit2: #2"},
+		"two running":                           {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", running, 0)}, want: "running #1"},
+		"lost while running":                    {old: was(t, "1", "running", "", 0), want: "waiting:ContainerCreating after " + lost + " #1"},
+		"lost while running, deleted":           {old: was(t, "1", "running", "", 0), deleted: true, want: "waiting:ContainerCreating after " + lost},
+		"lost after an earlier end":             {old: was(t, "1", "running", "exit2", 1), want: "waiting:ContainerCreating after exit2: #1"},
+		"lost while waiting":                    {old: was(t, "", "waiting", "exit2", 4), want: "waiting:ContainerCreating after exit2: #4"},
+		"lost after its end":                    {old: was(t, "1", "exit2", "exit1", 4), want: "exit2: after exit1: #4"},
+		"predecessor removed":                   {old: was(t, "1", "exit2", "", 1), seen: cs{restarted(container("a", "2", running, 0), 2)}, want: "running after exit2: #2"},
+		"predecessor removed and count lost":    {old: was(t, "1", "exit2", "", 4), seen: cs{container("a", "2", running, 0)}, want: "running after exit2: #5"},
+		"last end outlives its container":       {old: was(t, "2", "running", "exit1", 1), seen: cs{restarted(container("a", "2", running, 0), 1)}, want: "running after exit1: #1"},
+		"back-off":                              {seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "waiting:CrashLoopBackOff after exit3:"},
+		"back-off is over, not started yet":     {old: was(t, "1", "waiting", "exit3", 0), seen: cs{container("a", "1", exited, 3)}, want: "exit3: after exit3:"},
+		"image cannot be pulled":                {waiting: "ImagePullBackOff", want: "waiting:ImagePullBackOff"},
+		"container cannot be started":           {seen: cs{container("a", "1", created, 0)}, waiting: "RunContainerError", want: "waiting:RunContainerError"},
+		"a reason does not outweigh running":    {seen: cs{container("a", "1", running, 0)}, waiting: backOff, want: "running"},
+		"a reason does not outweigh deletion":   {seen: cs{container("a", "1", exited, 3)}, deleted: true, waiting: backOff, want: "exit3:"},
+		"a reason does not outweigh the policy": {policy: "Never", seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "exit3:"},
+		"nor where the container is removed":    {policy: "Never", old: was(t, "1", "exit3", "", 0), waiting: backOff, want: "exit3:"},
+		"on failure, failed":                    {policy: "OnFailure", seen: cs{container("a", "1", exited, 3)}, waiting: backOff, want: "waiting:CrashLoopBackOff after exit3:"},
+		"on failure, succeeded":                 {policy: "OnFailure", seen: cs{container("a", "1", exited, 0)}, waiting: backOff, want: "exit0:"},
 	} {
 		pod := newPod(tc.policy, "a")
 		if tc.policy == "" {
@@ -285,7 +285,7 @@ func TestContainerStatuses_StartedAndReady(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state              runtimeapi.ContainerState
 		startup, readiness status.ProbeResult
-		oldID              string // of a container that was started and ready
+		oldID              string // the previous container was started and ready
 		started, ready     bool
 	}{
 		"no probes":                           {running, no, no, "", true, true},
@@ -352,7 +352,8 @@ func TestContainerStatuses_MessagesOfLostContainers(t *testing.T) {
 	require.Equal(t, "The container could not be located when the pod was terminated", got[0].State.Terminated.Message)
 }
 
-// TestContainerStatuses_TerminationMessageIsAddedOnce: it is kept after its file was removed.
+// TestContainerStatuses_TerminationMessageIsAddedOnce checks that the message is kept after
+// its file was removed.
 func TestContainerStatuses_TerminationMessageIsAddedOnce(t *testing.T) {
 	t.Parallel()
 	newest, before := container("a", "2", exited, 3), container("a", "1", exited, 3)

@@ -18,8 +18,8 @@ import (
 )
 
 // TestConvergence changes pods at random while every third call fails in some way and other
-// writers write too. All stored statuses follow the rules, and after the last change the API
-// server has the status that the node reports. A failure contains its seed.
+// writers write too. All stored statuses must follow the rules, and after the last change the
+// API server must have the status that the node reports. A failure contains its seed.
 func TestConvergence(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -106,13 +106,13 @@ func converge(t *testing.T, seed uint64) {
 		shown := a.pod(pod.Name).Status
 		require.True(t, !ok || status.Equal(pod, &said, &shown), "seed %d: %s\n%s\n%s", seed, pod.Name, jsonOf(t, &said), jsonOf(t, &shown))
 	}
-	require.Less(t, len(a.asked()), 3*300, "seed %d: calls stay bounded", seed)
+	require.Less(t, len(a.asked()), 3*300, "seed %d: too many calls", seed)
 }
 
 func checkStored(t *testing.T, seed uint64, old, next *corev1.Pod) {
 	t.Helper()
 	if podspec.IsTerminal(old.Status.Phase) && next.Status.Phase != old.Status.Phase {
-		t.Errorf("seed %d: %s leaves %s for %s", seed, next.Name, old.Status.Phase, next.Status.Phase)
+		t.Errorf("seed %d: %s changes from %s to %s", seed, next.Name, old.Status.Phase, next.Status.Phase)
 	}
 	for _, was := range old.Status.Conditions {
 		now := status.Condition(next.Status.Conditions, was.Type)
@@ -120,10 +120,10 @@ func checkStored(t *testing.T, seed uint64, old, next *corev1.Pod) {
 		case was.Type == corev1.ContainersReady: // Merge adds this condition when the pod ends, and no status in this test contains it
 		case was.Type != corev1.PodReady:
 			if now == nil || *now != was {
-				t.Errorf("seed %d: %s of %s did not survive", seed, was.Type, next.Name)
+				t.Errorf("seed %d: condition %s of %s was lost", seed, was.Type, next.Name)
 			}
 		case now == nil || now.LastTransitionTime.Before(&was.LastTransitionTime):
-			t.Errorf("seed %d: readiness of %s goes back", seed, next.Name)
+			t.Errorf("seed %d: the readiness of %s went back", seed, next.Name)
 		}
 	}
 }

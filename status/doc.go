@@ -50,7 +50,7 @@
 //  4. The status of a container that has disappeared from the runtime shows that the
 //     container ran. Restart counts never decrease.
 //  5. Each change increments the version of its pod's status. A status that is [Equal] to
-//     the last one is not a change.
+//     the last status is not a change.
 //  6. A restarted agent keeps reporting the last status until it has newer facts: see
 //     [Input.Runtime] and [ProbeUnknown].
 //  7. Inputs are never modified. Nil and incomplete CRI messages are tolerated.
@@ -62,8 +62,8 @@
 //     not published while containers of the pod may still run. The pod object is deleted
 //     only after its terminal phase is stored, and only if it has the same UID.
 //  10. Without conflicts a change is one PATCH. For a pod that does not exist in the API
-//     server there is one GET, and another GET if the status changes during the first.
-//  11. Texts are exact: reasons and messages are those of the kubelet, and messages are cut
+//     server there is one GET, and another GET if the status changes during the first GET.
+//  11. Texts are exact: reasons and messages are the kubelet's, and messages are cut
 //     between runes, so that the status in the API server equals the status that was sent.
 //
 // # Goroutines and locking
@@ -83,7 +83,7 @@
 // # Differences from the kubelet
 //
 // Baseline: kubelet 1.36 with its default feature gates. The package test/peer/status
-// compares the two and names these differences.
+// compares this package with the kubelet and names these differences.
 //
 // Containers:
 //

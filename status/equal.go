@@ -15,6 +15,12 @@ import (
 // generations in conditions, and everything that other writers own: their conditions and
 // fields such as the status of resource claims. Neither status is modified.
 func Equal(pod *corev1.Pod, a, b *corev1.PodStatus) bool {
+	if a.Phase != b.Phase {
+		return false
+	}
+	if equality.Semantic.DeepEqual(ownFields(a), ownFields(b)) {
+		return true // the usual case; no copy of the statuses is needed
+	}
 	return equality.Semantic.DeepEqual(comparedFields(pod, a), comparedFields(pod, b))
 }
 
@@ -30,8 +36,8 @@ func comparedFields(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodStatus {
 	return *mine
 }
 
-// ownFields returns the part of a status that the node owns: all fields except those of
-// other writers, and the node's conditions. The result shares memory with s.
+// ownFields returns the part of a status that the node owns: all fields except the
+// fields of other writers, and the node's conditions. The result shares memory with s.
 func ownFields(s *corev1.PodStatus) *corev1.PodStatus {
 	mine := &corev1.PodStatus{
 		ObservedGeneration:         s.ObservedGeneration,

@@ -95,7 +95,7 @@ func change(t *testing.T, v reflect.Value) {
 	case reflect.Slice:
 		v.Set(reflect.Append(v, reflect.New(v.Type().Elem()).Elem()))
 	default:
-		require.Fail(t, "a kind of field that this test does not know", v.Kind().String())
+		require.Fail(t, "this test does not support this kind of field", v.Kind().String())
 	}
 }
 
@@ -127,12 +127,12 @@ func TestEqual_IgnoresIrrelevantFields(t *testing.T) {
 	}
 	a, b := full(), full()
 	b.Conditions = b.Conditions[1:]
-	require.False(t, status.Equal(pod, a, b), "the node's condition is removed")
-	require.False(t, status.Equal(pod, b, a), "the node's condition is added")
+	require.False(t, status.Equal(pod, a, b), "the removal of the node's condition must be a difference")
+	require.False(t, status.Equal(pod, b, a), "the addition of the node's condition must be a difference")
 	twice := full()
 	twice.ContainerStatuses[1] = twice.ContainerStatuses[0]
-	require.False(t, status.Equal(pod, a, twice), "names twice")
-	require.False(t, status.Equal(pod, twice, a), "names twice")
+	require.False(t, status.Equal(pod, a, twice), "a duplicate name must be a difference")
+	require.False(t, status.Equal(pod, twice, a), "a duplicate name must be a difference")
 }
 
 func TestNormalize_SharesTheMessageLimit(t *testing.T) {
@@ -212,8 +212,8 @@ func FuzzNormalize(f *testing.F) {
 		status.Normalize(pod, once)
 		twice := once.DeepCopy()
 		status.Normalize(pod, twice)
-		require.Equal(t, once, twice, "not idempotent")
-		require.True(t, status.Equal(pod, given, once), "Equal does not see what Normalize makes")
+		require.Equal(t, once, twice, "Normalize must be idempotent")
+		require.True(t, status.Equal(pod, given, once), "Equal must ignore the changes of Normalize")
 		total := 0
 		for _, st := range once.ContainerStatuses {
 			total += len(st.State.Terminated.Message)

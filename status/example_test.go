@@ -60,7 +60,8 @@ func ExamplePublisher() {
 		fmt.Println(err)
 		return
 	}
-	// An API server is status.NewAPIServer, a folder is status.NewSaved with state.Files.
+	// Use status.NewAPIServer for an API server, and status.NewSaved with state.Files for a
+	// directory.
 	sink := status.SinkFunc(func(_ context.Context, c status.Change) error {
 		fmt.Println(c.Pod.Name, "is", c.New.Phase, "in version", c.Version)
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// TestFlush_DoesNotWaitForOtherPods: a pod that changes during a flush, and whose call
-// hangs, does not delay the shutdown of a node.
+// TestFlush_DoesNotWaitForOtherPods checks that a pod that changes during a flush, and whose
+// call hangs, does not delay the shutdown of a node.
 func TestFlush_DoesNotWaitForOtherPods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,12 +36,12 @@ func TestFlush_DoesNotWaitForOtherPods(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(start))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.ErrorContains(t, p.Flush(ctx), "status: 1 of 1 pods not published", "it still waits")
+		require.ErrorContains(t, p.Flush(ctx), "status: 1 of 1 pods not published", "the pod must still be unpublished")
 	})
 }
 
-// TestPublisher_PodReportedAgainWhileItIsForgotten: a static pod that is created again has the
-// same UID. Its new status must not be forgotten together with the old one.
+// TestPublisher_PodReportedAgainWhileItIsForgotten checks a static pod that is created again
+// with the same UID. Its new status must not be forgotten together with the old status.
 func TestPublisher_PodReportedAgainWhileItIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,8 +90,8 @@ func (s *forgetful) Forget(types.UID) {
 	s.say("forgotten")
 }
 
-// TestPublisher_PodReportedAgainWhileItIsFoundGone: a request during the call that returns
-// ErrGone is newer than that call.
+// TestPublisher_PodReportedAgainWhileItIsFoundGone checks that a request during the call that
+// returns ErrGone counts as newer than that call.
 func TestPublisher_PodReportedAgainWhileItIsFoundGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,8 +115,8 @@ func TestPublisher_PodReportedAgainWhileItIsFoundGone(t *testing.T) {
 	})
 }
 
-// TestAPIServer_404OfAProxyDoesNotCount: a 404 counts only if it is from an API server, not
-// if it is from a load balancer that is misconfigured for a minute.
+// TestAPIServer_404OfAProxyDoesNotCount checks that a 404 counts only if it comes from an API
+// server, not from a load balancer that is misconfigured for a minute.
 func TestAPIServer_404OfAProxyDoesNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,8 +138,9 @@ func TestAPIServer_404OfAProxyDoesNotCount(t *testing.T) {
 	})
 }
 
-// TestAPIServer_KeepsNothingOfUnpublishedPods: a watch returns pods whose status this node
-// does not report, and pods that are forgotten already.
+// TestAPIServer_KeepsNothingOfUnpublishedPods checks that RecordObject stores nothing of pods
+// whose status this node does not report, and of pods that were already forgotten. A watch may
+// return both.
 func TestAPIServer_KeepsNothingOfUnpublishedPods(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
@@ -152,7 +153,7 @@ func TestAPIServer_KeepsNothingOfUnpublishedPods(t *testing.T) {
 	n.sink.RecordObject(pod.UID, late)
 	n.SetPodStatus(seen, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "with the given pod as the base")
+	require.Equal(t, []string{"patch p0"}, a.asked(), "the patch must be based on the given pod")
 
 	n.RemoveOrphanedStatuses(func(types.UID) bool { return false })
 	n.sink.RecordObject(pod.UID, late)
@@ -170,8 +171,8 @@ func TestAPIServer_KeepsNothingOfUnpublishedPods(t *testing.T) {
 	require.Equal(t, corev1.ConditionTrue, a.pod("p0").Status.Conditions[0].Status)
 }
 
-// TestFlush_PodRemovedAndReportedAgain: a newer status of a static pod replaces the older
-// ones of the same UID.
+// TestFlush_PodRemovedAndReportedAgain checks that a newer status of a static pod replaces
+// older statuses of the same UID.
 func TestFlush_PodRemovedAndReportedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,7 +199,8 @@ func TestFlush_PodRemovedAndReportedAgain(t *testing.T) {
 	})
 }
 
-// TestPublisher_StatusChangesWhileThePodIsFoundGone: there is one more GET, and no further one.
+// TestPublisher_StatusChangesWhileThePodIsFoundGone checks that the Publisher calls the sink
+// exactly once more.
 func TestPublisher_StatusChangesWhileThePodIsFoundGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// TestReadinessGate_ChangesWhileThePodIsNotReady: a change of another writer's condition is
-// not a change of the status, but the next probe result must use it.
+// TestReadinessGate_ChangesWhileThePodIsNotReady checks that a change of another writer's
+// condition is not a change of the status, but is used by the next probe result.
 func TestReadinessGate_ChangesWhileThePodIsNotReady(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -39,7 +39,7 @@ func TestReadinessGate_ChangesWhileThePodIsNotReady(t *testing.T) {
 			require.Equal(t, len(versions) == 1, changed, name)
 			require.Equal(t, len(conditions) == 1, status.Condition(stored.Conditions, "x/y") != nil, name)
 		}
-		require.Equal(t, []uint64{1, 1}, versions, "%s: what others say is no change of ours", name)
+		require.Equal(t, []uint64{1, 1}, versions, "%s: a condition of another writer must not be a change", name)
 		require.True(t, w.SetContainerReadiness(in.Pod.UID, "a1", true), name)
 		got, _ := w.GetPodStatus(in.Pod.UID)
 		require.Equal(t, tc.want, readiness(got), name)
@@ -51,8 +51,8 @@ func gate(s corev1.ConditionStatus) []corev1.PodCondition {
 	return []corev1.PodCondition{{Type: "x/y", Status: s}}
 }
 
-// TestSetContainerReadiness_LateResultOfADeadContainer: the last successful probe result may
-// arrive after the container has terminated (kubernetes#128820).
+// TestSetContainerReadiness_LateResultOfADeadContainer checks the case that the last
+// successful probe result arrives after the container has terminated (kubernetes#128820).
 func TestSetContainerReadiness_LateResultOfADeadContainer(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
@@ -70,13 +70,13 @@ func TestRemovePodStatus_AlsoRemovesAResize(t *testing.T) {
 	require.True(t, w.SetPodResizePending("wanted", corev1.PodReasonDeferred, "", 1))
 	require.True(t, w.SetPodResizePending("orphan", corev1.PodReasonDeferred, "", 1))
 	require.Zero(t, w.RemoveOrphanedStatuses(func(uid types.UID) bool { return uid == "wanted" }))
-	require.Empty(t, w.removed, "there was no status of it")
+	require.Empty(t, w.removed, "without a status, nothing must be removed")
 	pending, _ := w.CountResizes()
 	require.Equal(t, map[string]int{corev1.PodReasonDeferred: 1}, pending)
 }
 
-// TestTerminatePod_IncompleteSpec: the status of a container that is not in the spec must not
-// prevent the termination of a pod.
+// TestTerminatePod_IncompleteSpec checks that the status of a container which is not in the
+// spec does not prevent the termination of a pod.
 func TestTerminatePod_IncompleteSpec(t *testing.T) {
 	t.Parallel()
 	w, sc := newWorld(t), parseScene(t, "Never", "i:exit0 run")
@@ -90,8 +90,8 @@ func TestTerminatePod_IncompleteSpec(t *testing.T) {
 	require.Empty(t, w.refused)
 }
 
-// TestNormalize_InvalidUTF8: JSON converts the messages to UTF-8, so the status in the API
-// server would never equal the one that was sent.
+// TestNormalize_InvalidUTF8 checks that messages are valid UTF-8: JSON converts them, so the
+// status in the API server would otherwise never equal the status that was sent.
 func TestNormalize_InvalidUTF8(t *testing.T) {
 	t.Parallel()
 	raw := corev1.PodStatus{
@@ -131,13 +131,13 @@ func TestGenerate_NodeAddressesAreKeptWhileUnknown(t *testing.T) {
 	require.Equal(t, "192.168.0.1", s.HostIP)
 	require.Equal(t, in.Previous.HostIPs, s.HostIPs)
 	s.HostIPs[0].IP = "x"
-	require.Equal(t, "192.168.0.1", in.Previous.HostIPs[0].IP, "not shared")
+	require.Equal(t, "192.168.0.1", in.Previous.HostIPs[0].IP, "the result must not share memory with the input")
 	in.NodeIPs = []string{"192.168.0.2"}
 	require.Equal(t, []corev1.HostIP{{IP: "192.168.0.2"}}, status.Generate(in).HostIPs)
 }
 
-// TestManager_TerminalPhaseOfTheAPIServerIsFinal: whichever writer has set it, the pod will
-// not run again.
+// TestManager_TerminalPhaseOfTheAPIServerIsFinal checks that the pod does not run again,
+// regardless of which writer has set the phase.
 func TestManager_TerminalPhaseOfTheAPIServerIsFinal(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
@@ -154,5 +154,5 @@ func TestManager_TerminalPhaseOfTheAPIServerIsFinal(t *testing.T) {
 	pod.Status.Phase = "Succeeded"
 	stored, changed = w.SetPodStatus(pod, simple("Running", "True"))
 	require.False(t, changed)
-	require.Equal(t, corev1.PodFailed, stored.Phase, "a terminal phase does not change")
+	require.Equal(t, corev1.PodFailed, stored.Phase, "a terminal phase must not change")
 }

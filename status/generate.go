@@ -37,6 +37,10 @@ type Input struct {
 	// running: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on. An entry has
 	// no effect if the container runs or must not run again.
 	Waiting map[string]corev1.ContainerStateWaiting
+	// Restarting contains the names of containers that a requested restart of the pod starts
+	// again, whatever their restart policies are. Optional. An implementation is the method
+	// Restarting of podrunner.Runner.
+	Restarting map[string]bool
 	// TerminationMessage returns the termination message of a container that has exited. The
 	// message is appended to the message in the runtime's status. Optional. An implementation
 	// is podrunner.TerminationMessage.
@@ -122,7 +126,7 @@ func startTime(old *corev1.PodStatus, in *Input) *metav1.Time {
 // phase in the API server has precedence, because the API server rejects any other phase.
 // Reason and message belong to the phase, and are kept while the phase does not change.
 func setPhase(s, old *corev1.PodStatus, in *Input) {
-	s.Phase = Phase(in.Pod, s, PhaseFacts{Terminal: in.Terminal, Initialized: initialized(in, s)})
+	s.Phase = Phase(in.Pod, s, PhaseFacts{Terminal: in.Terminal, Initialized: initialized(in, s), Restarting: in.Restarting})
 	if podspec.IsTerminal(old.Phase) && !podspec.IsTerminal(s.Phase) {
 		s.Phase = old.Phase
 	}

@@ -89,12 +89,12 @@ func TestGenerate_PodLifecycle(t *testing.T) {
 	}}
 	s = status.Generate(in)
 	require.Equal(t, corev1.PodFailed, s.Phase)
-	require.Equal(t, "10.0.0.7", s.PodIP, "the addresses of a pod that has ended stay")
+	require.Equal(t, "10.0.0.7", s.PodIP, "the addresses of a terminated pod must be kept")
 	require.Equal(t, status.ReasonPodFailed, status.Condition(s.Conditions, corev1.PodReady).Reason)
 	require.Equal(t, int32(3), s.ContainerStatuses[1].State.Terminated.ExitCode)
 
 	in.Previous, in.Terminal, in.Runtime = s, false, runningIn("a", "b")
-	require.Equal(t, corev1.PodFailed, status.Generate(in).Phase, "an ended pod stays ended")
+	require.Equal(t, corev1.PodFailed, status.Generate(in).Phase, "a terminated pod must stay terminated")
 }
 
 func TestGenerate_Phase(t *testing.T) {
@@ -114,7 +114,7 @@ func TestGenerate_Phase(t *testing.T) {
 		phase          corev1.PodPhase
 		reasonMessages string
 	}{
-		"a lost container leaves it running":                      {"Always", said("Running", ""), said("Running", ""), &podcache.Status{}, false, "Running", ""},
+		"a pod whose container is lost stays Running":             {"Always", said("Running", ""), said("Running", ""), &podcache.Status{}, false, "Running", ""},
 		"running reverts to pending":                              {"Always", said("Running", ""), said("Running", ""), creating, false, "Pending", ""},
 		"nothing known of a new pod":                              {"Always", said("", ""), said("", ""), &podcache.Status{}, false, "Pending", ""},
 		"previous phase is terminal":                              {"Always", said("Running", ""), said("Failed", "Evicted"), runningIn("a"), false, "Failed", "Evicted"},
@@ -193,7 +193,7 @@ func TestGenerate_StaleStatusKeepsMissingContainers(t *testing.T) {
 		require.Equal(t, before, status.Generate(in), name)
 	}
 	in.Terminal = true
-	require.Nil(t, status.Generate(in).ContainerStatuses[1].State.Running, "of a pod that has ended nothing runs")
+	require.Nil(t, status.Generate(in).ContainerStatuses[1].State.Running, "a terminated pod must have no running containers")
 }
 
 // A new attempt of an init container, or a restart of all containers, does not make
@@ -226,7 +226,7 @@ func TestGenerate_KeepsADisruptionOfAnotherWriter(t *testing.T) {
 	require.Len(t, got.Conditions, 1)
 }
 
-// A termination without a container ID is not the same as another one without an ID.
+// Two terminations without container IDs are not the same termination.
 func TestGenerate_LostContainerGetsNoMessageOfAnother(t *testing.T) {
 	t.Parallel()
 	in := status.Input{
@@ -263,19 +263,19 @@ func TestGenerate_Addresses(t *testing.T) {
 		previous      []corev1.PodIP
 		want          []corev1.PodIP
 	}{
-		"none":                                  {},
-		"one":                                   {runtime: []string{"10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
-		"one of each family":                    {runtime: []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
-		"the node's family first":               {runtime: []string{"10.0.0.1", "fd00::1"}, node: []string{"fd00::9"}, want: []corev1.PodIP{{IP: "fd00::1"}, {IP: "10.0.0.1"}}},
-		"canonical":                             {runtime: []string{"FD00:0:0::1", "::ffff:10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
-		"nonsense is left out":                  {runtime: []string{"", "x", "10.0.0.1"}, node: []string{"y"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
-		"a lost sandbox has none":               {previous: []corev1.PodIP{{IP: "10.0.0.1"}}},
-		"a pod that has ended keeps its own":    {phase: corev1.PodFailed, previous: []corev1.PodIP{{IP: "10.0.0.1"}}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
-		"host network":                          {host: true, node: []string{"fd00::9", "192.168.0.1"}, want: []corev1.PodIP{{IP: "fd00::9"}, {IP: "192.168.0.1"}}},
-		"host network, node's address changed":  {host: true, node: []string{"192.168.0.2"}, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.2"}}},
-		"host network, node's address unknown":  {host: true, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.1"}}},
-		"host network, address of the runtime":  {host: true, runtime: []string{"192.168.0.7"}, node: []string{"fd00::9", "192.168.0.1"}, want: []corev1.PodIP{{IP: "192.168.0.7"}}},
-		"host network, the node's other family": {host: true, runtime: []string{"192.168.0.7"}, node: []string{"192.168.0.1", "fd00::9"}, want: []corev1.PodIP{{IP: "192.168.0.7"}, {IP: "fd00::9"}}},
+		"none":                                   {},
+		"one":                                    {runtime: []string{"10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"one address of each family":             {runtime: []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
+		"the node's family first":                {runtime: []string{"10.0.0.1", "fd00::1"}, node: []string{"fd00::9"}, want: []corev1.PodIP{{IP: "fd00::1"}, {IP: "10.0.0.1"}}},
+		"canonical":                              {runtime: []string{"FD00:0:0::1", "::ffff:10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
+		"nonsense is left out":                   {runtime: []string{"", "x", "10.0.0.1"}, node: []string{"y"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"a lost sandbox has no address":          {previous: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"a pod that has ended keeps its address": {phase: corev1.PodFailed, previous: []corev1.PodIP{{IP: "10.0.0.1"}}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"host network":                           {host: true, node: []string{"fd00::9", "192.168.0.1"}, want: []corev1.PodIP{{IP: "fd00::9"}, {IP: "192.168.0.1"}}},
+		"host network, node's address changed":   {host: true, node: []string{"192.168.0.2"}, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.2"}}},
+		"host network, node's address unknown":   {host: true, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.1"}}},
+		"host network, address of the runtime":   {host: true, runtime: []string{"192.168.0.7"}, node: []string{"fd00::9", "192.168.0.1"}, want: []corev1.PodIP{{IP: "192.168.0.7"}}},
+		"host network, the node's other family":  {host: true, runtime: []string{"192.168.0.7"}, node: []string{"192.168.0.1", "fd00::9"}, want: []corev1.PodIP{{IP: "192.168.0.7"}, {IP: "fd00::9"}}},
 	} {
 		pod := newPod("Always", "a")
 		pod.Spec.HostNetwork = tc.host
@@ -368,7 +368,7 @@ func TestGenerate_Idempotent(t *testing.T) {
 		}
 		second := status.Generate(in)
 		require.Equal(t, first.Phase, second.Phase, name)
-		if name != "odd messages" { // there, a back-off ages its container by design
+		if name != "odd messages" { // in this input, the back-off changes the container's age by design
 			require.True(t, status.Equal(in.Pod, &first, &second), name)
 		}
 	}

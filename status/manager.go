@@ -75,8 +75,8 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 //   - the status is normalized (see [Normalize]).
 //
 // If [CheckTransition] returns an error, the status is rejected. SetPodStatus then returns
-// the previous status; if none was set in this process, it returns status with the pod's
-// generation. A status that is [Equal] to the previous one is not a change.
+// the previous status; if no status was set in this process, it returns status with the
+// pod's generation. A status that is [Equal] to the previous status is not a change.
 // Neither pod nor status is modified; pod is retained.
 func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
 	m.step.Lock()
@@ -226,9 +226,10 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finis
 	return *next, true
 }
 
-// withOthers returns next, with the node's own conditions replaced by those in old.
-// Conditions of other writers are not a change of the node's status. They must be stored
-// nevertheless, because they include readiness gates, which the next probe result needs.
+// withOthers returns next, with the node's own conditions replaced by the conditions in
+// old. Conditions of other writers are not a change of the node's status. They must be
+// stored nevertheless, because they include readiness gates, which the next probe result
+// needs.
 func withOthers(old, next []corev1.PodCondition) []corev1.PodCondition {
 	for i := range next {
 		if was := Condition(old, next[i].Type); was != nil && ownerOf(was.Type) != foreign {

@@ -62,9 +62,9 @@ func TestSetPodStatus(t *testing.T) {
 
 	first, changed := w.SetPodStatus(pod, simple("Pending", "False"))
 	require.True(t, changed)
-	require.Equal(t, at(0).Unix(), first.StartTime.Unix(), "first set: now")
+	require.Equal(t, at(0).Unix(), first.StartTime.Unix(), "the first start time must be now")
 	require.Equal(t, at(0).Unix(), readySince(first).Unix())
-	require.Equal(t, int64(2), first.ObservedGeneration, "the pod's")
+	require.Equal(t, int64(2), first.ObservedGeneration, "the generation must be that of the pod")
 
 	w.clock.Step(10 * time.Second)
 	same, changed := w.SetPodStatus(pod, simple("Pending", "False"))
@@ -73,7 +73,7 @@ func TestSetPodStatus(t *testing.T) {
 
 	second, changed := w.SetPodStatus(pod, simple("Running", "False"))
 	require.True(t, changed)
-	require.Equal(t, at(0).Unix(), readySince(second).Unix(), "the status of the condition is the same")
+	require.Equal(t, at(0).Unix(), readySince(second).Unix(), "the transition time must be kept, because the condition's status has not changed")
 	require.Equal(t, first.StartTime, second.StartTime)
 
 	third, _ := w.SetPodStatus(pod, simple("Running", "True"))
@@ -181,7 +181,7 @@ func TestSetPodStatus_RejectedStatus(t *testing.T) {
 	stored, _ := w.SetPodStatus(pod, ended)
 	got, changed := w.SetPodStatus(pod, revived)
 	require.False(t, changed)
-	require.Equal(t, stored, got, "the previous status")
+	require.Equal(t, stored, got, "the previous status must be returned")
 	require.Len(t, w.refused, 1)
 	require.ErrorContains(t, w.refused[0], "attempted illegal transition")
 	require.Contains(t, w.log.String(), `level=WARN msg="pod status update rejected, the previous status remains" pod=ns/pod podUID=uid`)
@@ -193,7 +193,7 @@ func TestSetPodStatus_RejectedStatus(t *testing.T) {
 	got, changed = w.SetPodStatus(pod, revived)
 	require.False(t, changed)
 	revived.ObservedGeneration = pod.Generation
-	require.Equal(t, revived, got, "the input, if there was no status")
+	require.Equal(t, revived, got, "without a previous status, the input must be returned")
 	_, ok := w.GetPodStatus(pod.UID)
 	require.False(t, ok)
 	require.Empty(t, w.changes)
@@ -218,8 +218,8 @@ func TestManager_CopiesStatuses(t *testing.T) {
 		s.Message = "new"
 		kept = s
 	}))
-	require.Equal(t, *want, stored, "a returned status never changes")
-	require.Equal(t, *want, before, "a returned status never changes")
+	require.Equal(t, *want, stored, "a returned status must not change")
+	require.Equal(t, *want, before, "a returned status must not change")
 	require.Equal(t, "new", w.changes[1].New.Message)
 	kept.Message = "later"
 	got, _ := w.GetPodStatus(pod.UID)
@@ -241,7 +241,7 @@ func TestManager_DoesNotModifyInputs(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
-	require.False(t, w.Update(pod.UID, func(*corev1.PodStatus) { t.Error("called for a pod that nobody knows") }))
+	require.False(t, w.Update(pod.UID, func(*corev1.PodStatus) { t.Error("the function was called for an unknown pod") }))
 	w.SetPodStatus(pod, simple("Running", "False"))
 	require.False(t, w.Update(pod.UID, func(*corev1.PodStatus) {}))
 	w.clock.Step(time.Minute)
@@ -273,7 +273,7 @@ func TestUpdate_Atomic(t *testing.T) {
 	require.Len(t, w.changes, 401)
 	require.Equal(t, int32(400), w.changes[400].New.ContainerStatuses[0].RestartCount)
 	for i, c := range w.changes {
-		require.Equal(t, uint64(i+1), c.Version, "each change once and in order")
+		require.Equal(t, uint64(i+1), c.Version, "each change must be delivered once and in order")
 		if i > 0 {
 			require.Equal(t, w.changes[i-1].New, c.Old)
 		}
@@ -315,7 +315,7 @@ func TestRemovePodStatus(t *testing.T) {
 	_, ok := w.GetPodStatus("2")
 	require.True(t, ok)
 	stored, _ := w.SetPodStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, simple("Failed", "False"))
-	require.Equal(t, corev1.PodFailed, stored.Phase, "after a new start it may fail")
+	require.Equal(t, corev1.PodFailed, stored.Phase, "after a restart of the container the pod may fail")
 }
 
 func TestConfig_ZeroIsValid(t *testing.T) {
@@ -331,8 +331,8 @@ func TestConfig_ZeroIsValid(t *testing.T) {
 	require.Equal(t, 1, m.RemoveOrphanedStatuses(func(types.UID) bool { return false }))
 }
 
-// TestManager_Invariants writes at random and checks, after every write, what the
-// package guarantees. A failure names its seed.
+// TestManager_Invariants writes at random and checks the guarantees of the package after
+// every write. A failure contains its seed.
 func TestManager_Invariants(t *testing.T) {
 	t.Parallel()
 	phases := []corev1.PodPhase{"Pending", "Running", "Running", "Unknown", "", "Succeeded", "Failed"}

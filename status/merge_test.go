@@ -46,7 +46,7 @@ func printed(s *corev1.PodStatus) string {
 	return strings.Join(words, " ")
 }
 
-// shows returns a pod of which the API server shows a status.
+// shows returns a pod with a status as in the API server.
 func shows(s *corev1.PodStatus) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 4}, Status: *s}
 }
@@ -65,21 +65,21 @@ func TestMerge(t *testing.T) {
 		{"ours gone here", "Running Ready=True", "Running", "Running", false, false},
 		{"disruption added with the end", "Running", "Failed DisruptionTarget=True:T", "Failed DisruptionTarget=True:T@3", false, false},
 		{"disruption waits for the end", "Running", "Running DisruptionTarget=True:T", "Running", false, false},
-		{"disruption waits while it may run", "Running", "Failed DisruptionTarget=True:T", "Running", true, true},
+		{"disruption waits while containers may run", "Running", "Failed DisruptionTarget=True:T", "Running", true, true},
 		{"others' disruption preserved", "Running DisruptionTarget=True:E", "Running", "Running DisruptionTarget=True:E@1", false, false},
 		{"others' disruption replaced at the end", "Running DisruptionTarget=True:E", "Failed DisruptionTarget=True:T", "Failed DisruptionTarget=True:T@1", false, false},
 		{"others' disruption not replaced while running", "Running DisruptionTarget=True:E", "Running DisruptionTarget=True:T", "Running DisruptionTarget=True:E@1", false, false},
-		{"nor while it may run", "Running DisruptionTarget=True:E", "Failed DisruptionTarget=True:T", "Running DisruptionTarget=True:E@1", true, true},
+		{"others' disruption not replaced while containers may run", "Running DisruptionTarget=True:E", "Failed DisruptionTarget=True:T", "Running DisruptionTarget=True:E@1", true, true},
 		{"disruption turns true at the end", "Running DisruptionTarget=False", "Failed DisruptionTarget=True:T", "Failed DisruptionTarget=True:T@3", false, false},
 		{"failed is not ready", "Running Ready=True ContainersReady=True", "Failed Ready=True ContainersReady=True", "Failed Ready=False:PodFailed@3 ContainersReady=False:PodFailed@3", false, false},
 		{"succeeded is not ready", "Running Ready=False", "Succeeded Ready=True", "Succeeded Ready=False:PodCompleted@1 ContainersReady=False:PodCompleted@3", false, false},
-		{"held, it stays as ready as it says", "Running Ready=True", "Failed Ready=True", "Running Ready=True@2", true, true},
-		{"the API's end stays", "Failed", "Running Ready=True", "Failed Ready=False:PodFailed@3 ContainersReady=False:PodFailed@3", false, false},
-		{"the API's end is not another one", "Failed", "Succeeded", "Failed", false, false},
-		{"an end that is stored is not held", "Failed", "Failed", "Failed", true, false},
-		{"one is True, both are False", "Running", "Failed Ready=True ContainersReady=False:Why", "Failed Ready=False:PodFailed@3 ContainersReady=False:PodFailed@2", false, false},
-		{"and none is missing", "Running", "Succeeded ContainersReady=True", "Succeeded ContainersReady=False:PodCompleted@3 Ready=False:PodCompleted@3", false, false},
-		{"none is True", "Running", "Failed Ready=False:Why", "Failed Ready=False:Why@2", false, false},
+		{"a held phase keeps the reported readiness", "Running Ready=True", "Failed Ready=True", "Running Ready=True@2", true, true},
+		{"the API's terminal phase stays", "Failed", "Running Ready=True", "Failed Ready=False:PodFailed@3 ContainersReady=False:PodFailed@3", false, false},
+		{"the API's terminal phase does not become another", "Failed", "Succeeded", "Failed", false, false},
+		{"a stored terminal phase is not held", "Failed", "Failed", "Failed", true, false},
+		{"one condition is True, both become False", "Running", "Failed Ready=True ContainersReady=False:Why", "Failed Ready=False:PodFailed@3 ContainersReady=False:PodFailed@2", false, false},
+		{"one condition is True, the missing condition is added", "Running", "Succeeded ContainersReady=True", "Succeeded ContainersReady=False:PodCompleted@3 Ready=False:PodCompleted@3", false, false},
+		{"no condition is True", "Running", "Failed Ready=False:Why", "Failed Ready=False:Why@2", false, false},
 	} {
 		api, said := parsed(tc.api, 1), parsed(tc.said, 2)
 		before, saidBefore := api.DeepCopy(), said.DeepCopy()
@@ -89,7 +89,7 @@ func TestMerge(t *testing.T) {
 		require.Equal(t, before, api)
 		require.Equal(t, saidBefore, said)
 		again, _ := status.Merge(shows(&got), said, tc.mayRun, at(4))
-		require.Equal(t, printed(&got), printed(&again), "%s: idempotent", tc.name)
+		require.Equal(t, printed(&got), printed(&again), "%s: Merge must be idempotent", tc.name)
 	}
 }
 
@@ -231,25 +231,25 @@ func checkMergeAndPatch(t *testing.T, seed uint64) {
 	}
 	again, err := status.Patch(got, &merged)
 	require.NoError(t, err)
-	require.Nil(t, again, "seed %d: a patch that was applied leaves nothing to do", seed)
+	require.Nil(t, again, "seed %d: after a patch was applied, the next patch must be empty", seed)
 	stored := got.Status
 	for _, s := range []*corev1.PodStatus{&stored, &merged} {
 		s.Conditions = slices.Clone(s.Conditions)
 		slices.SortFunc(s.Conditions, func(a, b corev1.PodCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
 	}
-	require.True(t, equality.Semantic.DeepEqual(jsonOf(t, &stored), jsonOf(t, &merged)), "seed %d: patch applied to old is not merged\n%s\n%s\n%s", seed, body, jsonOf(t, &stored), jsonOf(t, &merged))
+	require.True(t, equality.Semantic.DeepEqual(jsonOf(t, &stored), jsonOf(t, &merged)), "seed %d: applying the patch to the old status must result in the merged status\n%s\n%s\n%s", seed, body, jsonOf(t, &stored), jsonOf(t, &merged))
 
 	require.Equal(t, held, mayRun && podspec.IsTerminal(said.Phase) && !podspec.IsTerminal(api.Phase))
 	if podspec.IsTerminal(api.Phase) {
-		require.Equal(t, api.Phase, merged.Phase, "seed %d: an end is taken back", seed)
+		require.Equal(t, api.Phase, merged.Phase, "seed %d: a terminal phase must not change", seed)
 	}
 	for _, c := range api.Conditions {
 		if strings.HasPrefix(string(c.Type), "x/") {
-			require.Equal(t, c, *status.Condition(merged.Conditions, c.Type), "seed %d: others' conditions survive", seed)
+			require.Equal(t, c, *status.Condition(merged.Conditions, c.Type), "seed %d: conditions of other writers must be kept", seed)
 		}
 	}
 	twice, _ := status.Merge(shows(&merged), said, mayRun, at(10))
-	require.True(t, status.Equal(pod, &merged, &twice), "seed %d: not idempotent", seed)
+	require.True(t, status.Equal(pod, &merged, &twice), "seed %d: Merge must be idempotent", seed)
 }
 
 func jsonOf(t *testing.T, s *corev1.PodStatus) string {
@@ -271,8 +271,8 @@ func FuzzMergeAndPatch(f *testing.F) {
 	f.Fuzz(checkMergeAndPatch)
 }
 
-// TestSetPodStatus_StoresANormalizedCopy: neither the caller's status nor an earlier
-// result changes.
+// TestSetPodStatus_StoresANormalizedCopy also checks that neither the caller's status nor an
+// earlier result changes.
 func TestSetPodStatus_StoresANormalizedCopy(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -280,7 +280,7 @@ func TestSetPodStatus_StoresANormalizedCopy(t *testing.T) {
 		w, pod := newWorld(t), newPod("Always", "a", "b", "c")
 		pod.Spec.InitContainers = []corev1.Container{{Name: "c"}, {Name: "a"}, {Name: "b"}}
 		for range 4 {
-			given := *random(r, &corev1.Pod{}) // its containers are in another order than in the pod
+			given := *random(r, &corev1.Pod{}) // its containers are in another order than the containers of the pod
 			given.Phase = "Running"
 			given.Conditions = slices.DeleteFunc(given.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == corev1.PodResizePending
@@ -292,9 +292,9 @@ func TestSetPodStatus_StoresANormalizedCopy(t *testing.T) {
 				copies = append(copies, *c.New.DeepCopy())
 			}
 			got, changed := w.SetPodStatus(pod, given)
-			require.Equal(t, before, given, "seed %d: the input is as it was", seed)
+			require.Equal(t, before, given, "seed %d: the input must not be modified", seed)
 			for i := range kept {
-				require.Equal(t, copies[i], kept[i].New, "seed %d: what was kept is as it was", seed)
+				require.Equal(t, copies[i], kept[i].New, "seed %d: a delivered status must not be modified", seed)
 			}
 			want := *given.DeepCopy()
 			status.Normalize(pod, &want)

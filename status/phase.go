@@ -15,6 +15,9 @@ type PhaseFacts struct {
 	// Initialized means that a regular container was created in the current sandbox. A
 	// sidecar that starts again then does not make the pod Pending.
 	Initialized bool
+	// Restarting contains the names of containers that a requested restart of the pod starts
+	// again. Their terminations are not final, whatever their restart policies are.
+	Restarting map[string]bool
 }
 
 // Phase returns the phase of a pod with the container statuses in s, by the kubelet's rules,
@@ -28,12 +31,12 @@ func Phase(pod *corev1.Pod, s *corev1.PodStatus, facts PhaseFacts) corev1.PodPha
 		if st := find(s.InitContainerStatuses, c.Name); podspec.IsSidecar(c) {
 			n.sidecar(st)
 		} else {
-			n.init(pod, c, st)
+			n.init(pod, c, st, facts)
 		}
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		n.regular(pod, c, find(s.ContainerStatuses, c.Name))
+		n.regular(pod, c, find(s.ContainerStatuses, c.Name), facts)
 	}
 	switch {
 	case n.failedInit > 0:
@@ -64,11 +67,11 @@ type tally struct {
 	final      int // stopped containers that will not run again
 }
 
-func (n *tally) init(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) {
+func (n *tally) init(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, facts PhaseFacts) {
 	switch end := ended(st); {
 	case end == nil:
 		n.pending++
-	case end.ExitCode != 0 && !restarts(pod, c, end):
+	case end.ExitCode != 0 && !restarts(pod, c, end) && !facts.Restarting[c.Name]:
 		n.failedInit++
 	}
 }
@@ -89,7 +92,7 @@ func (n *tally) sidecar(st *corev1.ContainerStatus) {
 
 // regular counts a regular container. A container that waits for a restart counts as
 // stopped, but not as succeeded, whatever its exit code was.
-func (n *tally) regular(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) {
+func (n *tally) regular(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, facts PhaseFacts) {
 	switch end := ended(st); {
 	case st != nil && st.State.Running != nil:
 		n.running++
@@ -100,7 +103,7 @@ func (n *tally) regular(pod *corev1.Pod, c *corev1.Container, st *corev1.Contain
 		if st.State.Terminated != nil && end.ExitCode == 0 {
 			n.succeeded++
 		}
-		if !restarts(pod, c, end) {
+		if !restarts(pod, c, end) && !facts.Restarting[c.Name] {
 			n.final++
 		}
 	}

@@ -18,19 +18,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A scene is a pod and its containers' statuses, described in words:
+// A scene is a pod and its containers' statuses, described with words:
 //
-//	run         runs, and has started      init     runs, and has not started
-//	wait        has never run              none     has no status
-//	exitN       has exited with N          empty    has a status without a state
-//	backN       waits to run again after exiting with N
+//	run         is running, and has started   init     is running, and has not started
+//	wait        has never run                 none     has no status
+//	exitN       has exited with N             empty    has a status without a state
+//	backN       waits for its restart after exiting with N
 //	restarting  was removed to restart all containers
-//	gone        the same, and has no status
+//	gone        was removed to restart all containers, and has no status
 //
-// A word is a regular container, with i: before it a plain init container and with
-// s: a sidecar. @Policy+ruleN after it is its own restart policy and rule.
-// "terminal" and "ran" are the facts of the phase, "static" makes the pod static,
-// and in:Policy is the pod's policy.
+// A word is a regular container, with the prefix i: a plain init container, and with s: a
+// sidecar. The suffix @Policy+ruleN is its own restart policy and rule. "terminal" and "ran"
+// are facts of the phase, "static" makes the pod static, and in:Policy is the pod's policy.
 type scene struct {
 	pod   *corev1.Pod
 	s     corev1.PodStatus
@@ -127,7 +126,7 @@ func containerStatus(t *testing.T, name, state string) corev1.ContainerStatus {
 		st.State.Waiting = waiting
 		st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: number(t, state[len("back"):])}
 	default:
-		require.Equal(t, "empty", state, "a word that no scene knows")
+		require.Equal(t, "empty", state, "unknown word")
 	}
 	return st
 }

@@ -69,9 +69,9 @@ type PublisherConfig struct {
 	// least that time. Default 500ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
 	// Reconcile is the time between two passes in which Run publishes the status of every pod to
-	// the sink again. This corrects changes by other writers if the caller does not call Trigger. The kubelet's period is 10s.
-	// An [APIServer] sends a request only if the status in the API server differs; any other sink
-	// is called for each pod. Default 0: never.
+	// the sink again. This corrects changes by other writers even if the caller does not call
+	// Trigger. The kubelet's period is 10s. An [APIServer] sends a request only if the status in
+	// the API server differs; any other sink is called for each pod. Default 0: never.
 	Reconcile time.Duration
 	// Clock is the time source. Default the system clock. Timeout always uses the system clock.
 	Clock clock.Clock
@@ -273,9 +273,9 @@ func (p *Publisher) Flush(ctx context.Context) error {
 }
 
 // Trigger requests another publication of a pod's status, with the last pod that was passed to
-// [Manager.SetPodStatus]. Call it when the status in the sink may differ from the status that was published last: after
-// [APIServer.RecordObject], or when a mirror pod was created. It also resumes the publication
-// of a pod after [ErrGone].
+// [Manager.SetPodStatus]. Call it when the sink's status may differ from the status that was
+// published last: after [APIServer.RecordObject], or when a mirror pod was created. It also
+// resumes the publication of a pod after [ErrGone].
 func (p *Publisher) Trigger(uid types.UID) {
 	uid = p.cfg.Statuses.cfg.TranslateUID(uid)
 	p.queue.requestAgain(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
@@ -337,7 +337,7 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	now, pod := p.cfg.Clock.Now(), j.change.Pod
 	o := outcome{sent: err == nil, gone: errors.Is(err, ErrGone)}
 	switch {
-	case o.sent || o.gone: // call the observer before queue.finish, so that a Flush that waits for this pod returns after the observer
+	case o.sent || o.gone: // call the observer before queue.finish, so that a Flush that waits for this pod returns after the observer has returned
 		p.cfg.Observer.Published(Publication{
 			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since),
 			Repeated: j.version == j.change.Version, Gone: o.gone,
@@ -362,7 +362,7 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 }
 
 // backoff returns how long to wait after a failure with err. before is the number of
-// consecutive failures before it.
+// consecutive failures before err.
 func (p *Publisher) backoff(before int, err error) time.Duration {
 	wait := backoff.After(before, p.cfg.MinBackoff, p.cfg.MaxBackoff)
 	spread := time.Duration(p.cfg.Random() * float64(wait/2))

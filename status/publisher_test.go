@@ -47,8 +47,8 @@ func sinkOf(t *testing.T, fn status.SinkFunc, edits ...func(*status.PublisherCon
 	return m, p
 }
 
-// TestAHundredPods is the figure to beat: the kubelet takes 1.87 s and two calls a
-// pod for 100 pods at 5 ms a call, one call at a time.
+// TestAHundredPods compares with the kubelet, which needs 1.87 s and two calls per pod for
+// 100 pods at 5 ms per call, one call at a time.
 func TestAHundredPods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestAHundredPods(t *testing.T) {
 		}
 		require.NoError(t, n.Flush(t.Context()))
 		require.LessOrEqual(t, time.Since(start), 100*time.Millisecond)
-		require.Len(t, a.asked(), 100, "one call each")
+		require.Len(t, a.asked(), 100, "one call per pod")
 		require.Len(t, n.published, 100)
 		for _, p := range n.published {
 			require.LessOrEqual(t, p.Latency, 70*time.Millisecond)
@@ -90,7 +90,7 @@ func TestAThousandPodsThatNeverRest(t *testing.T) {
 			time.Sleep(call)
 			mu.Lock()
 			defer mu.Unlock()
-			require.Greater(t, c.Version, last[c.Pod.UID], "a published version never decreases")
+			require.Greater(t, c.Version, last[c.Pod.UID], "a published version must not be older than the previous one")
 			last[c.Pod.UID] = c.Version
 			return nil
 		}, func(c *status.PublisherConfig) {
@@ -137,9 +137,9 @@ func TestAThousandPodsThatNeverRest(t *testing.T) {
 		slices.Sort(urgent)
 		require.LessOrEqual(t, urgent[len(urgent)*99/100]-call, 50*time.Millisecond, "p99")
 		require.LessOrEqual(t, deepest, 1000+10)
-		require.Less(t, normal, 30*1000, "statuses in between are not published")
+		require.Less(t, normal, 30*1000, "intermediate statuses must not be published")
 		for _, pod := range restless {
-			require.Equal(t, uint64(30), last[pod.UID], "the newest wins")
+			require.Equal(t, uint64(30), last[pod.UID], "the newest status must be published last")
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestPublisher_Priorities(t *testing.T) {
 		m.SetPodStatus(pods[4], simple("Running", "False"))
 		require.NoError(t, p.Sync(t.Context()))
 		require.Equal(t, []string{"p2", "p3", "p5", "p1", "p4", "p0"}, order,
-			"ended, deleted, one that waits for long, readiness flips, the rest")
+			"order: terminated, deleted, waiting for long, changed readiness, all others")
 	})
 }
 
@@ -205,7 +205,7 @@ func TestPublisher_BackOffIsPerPodAndDoubles(t *testing.T) {
 		m.SetPodStatus(pods[0], simple("Running", "False"))
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, []time.Duration{11 * time.Second, 11 * time.Second, 12 * time.Second}, tries[4:], "a success resets it")
+		require.Equal(t, []time.Duration{11 * time.Second, 11 * time.Second, 12 * time.Second}, tries[4:], "a success must reset the back-off")
 		cancel()
 		require.NoError(t, <-done)
 	})
@@ -222,7 +222,7 @@ func TestPublisher_Jitter(t *testing.T) {
 	m.SetPodStatus(numbered(1)[0], simple("Running", "True"))
 	require.ErrorContains(t, p.Sync(t.Context()), "pod ns/p0: broken")
 	require.Equal(t, []time.Duration{750 * time.Millisecond}, waits)
-	require.NoError(t, p.Sync(t.Context()), "it has to wait longer")
+	require.NoError(t, p.Sync(t.Context()), "the pod must stay in back-off")
 }
 
 func TestPublisher_OnePublicationOfAPodAtATimeInOrder(t *testing.T) {
@@ -284,7 +284,7 @@ func TestPublisher_LatencyPerVersion(t *testing.T) {
 			time.Sleep(4 * time.Second)
 		}
 		require.Equal(t, []time.Duration{10 * time.Millisecond, 10 * time.Millisecond, 520 * time.Millisecond}, latencies,
-			"kubernetes#107896: not the age of the pod")
+			"kubernetes#107896: the latency must not be the age of the pod")
 	})
 }
 
@@ -295,7 +295,7 @@ func TestFlush_WaitsForEarlierStatuses(t *testing.T) {
 		var p *status.Publisher
 		pod, calls := numbered(1)[0], 0
 		m, p = sinkOf(t, func(ctx context.Context, c status.Change) error {
-			if calls++; calls < 100 { // it never rests
+			if calls++; calls < 100 { // changes the status during each call
 				s := simple("Running", "True")
 				s.Message = fmt.Sprint(calls)
 				m.SetPodStatus(pod, s)
@@ -312,7 +312,7 @@ func TestFlush_WaitsForEarlierStatuses(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorContains(t, err, "status: 1 of 1 pods not published")
 		calls = 100
-		require.NoError(t, p.Flush(t.Context()), "a cancelled flush causes no back-off")
+		require.NoError(t, p.Flush(t.Context()), "a cancelled flush must not cause a back-off")
 	})
 }
 
@@ -357,7 +357,7 @@ func (s *slowSink) Forget(uid types.UID) {
 	s.log = append(s.log, "forget "+string(uid))
 }
 
-// TestPublisher_OneSlowPod: a pod whose calls hang does not delay others.
+// TestPublisher_OneSlowPod checks that a pod whose calls hang does not delay other pods.
 func TestPublisher_OneSlowPod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -169,7 +169,7 @@ func (r *record) before(other *record) bool {
 	return r.change.Pod.UID < other.change.Pod.UID
 }
 
-// deadline returns the sort key of two pods that are both urgent or both not urgent.
+// deadline returns the key by which before sorts pods that are equally urgent.
 func (r *record) deadline() time.Time {
 	if r.priority == PriorityNormal {
 		return r.since.Add(normalExtraWait)

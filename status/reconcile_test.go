@@ -33,7 +33,7 @@ func TestReconcile_CorrectsChangesByOtherWriters(t *testing.T) {
 			m.SetPodStatus(seen, simple("Running", "True"))
 			require.NoError(t, p.Flush(t.Context()))
 			time.Sleep(time.Minute)
-			require.Equal(t, []string{"patch p0"}, a.asked(), "%s: six ticks cost no call", name)
+			require.Equal(t, []string{"patch p0"}, a.asked(), "%s: six ticks without a change must not cause a call", name)
 
 			spoilt := a.edit("p0", func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = "False" })
 			_, changed := m.SetPodStatus(spoilt, simple("Running", "True"))
@@ -95,9 +95,9 @@ func TestReconcile_SkipsGoneAndQueuedPods(t *testing.T) {
 		count := func(name string) int {
 			return len(slices.DeleteFunc(slices.Clone(calls), func(c string) bool { return c != name }))
 		}
-		require.Equal(t, 1, count("p0"), "a pod that is gone is not published again")
-		require.LessOrEqual(t, count("p1"), 9, "its back-off is unchanged")
-		require.Equal(t, []bool{false, true, true}, again, "two ticks, and both are reported")
+		require.Equal(t, 1, count("p0"), "a removed pod must not be published again")
+		require.LessOrEqual(t, count("p1"), 9, "the pod must stay in back-off")
+		require.Equal(t, []bool{false, true, true}, again, "two ticks, both reported")
 	})
 }
 
@@ -106,7 +106,7 @@ func TestPublisherConfig_ReconcileIsNotNegative(t *testing.T) {
 	require.ErrorContains(t, status.PublisherConfig{Reconcile: -1}.Validate(), "field Reconcile: -1ns is negative")
 }
 
-// TestGenerate_HealthOfDevices: KEP-4680.
+// TestGenerate_HealthOfDevices checks KEP-4680.
 func TestGenerate_HealthOfDevices(t *testing.T) {
 	t.Parallel()
 	health := func(h corev1.ResourceHealthStatus) []corev1.ResourceStatus {
@@ -120,14 +120,14 @@ func TestGenerate_HealthOfDevices(t *testing.T) {
 	require.Equal(t, in.Devices["a"], s.ContainerStatuses[0].AllocatedResourcesStatus)
 	require.Nil(t, s.ContainerStatuses[1].AllocatedResourcesStatus)
 	s.ContainerStatuses[0].AllocatedResourcesStatus[0].Resources[0].Health = corev1.ResourceHealthStatusUnhealthy
-	require.Equal(t, health(corev1.ResourceHealthStatusHealthy), in.Devices["a"], "a copy")
+	require.Equal(t, health(corev1.ResourceHealthStatusHealthy), in.Devices["a"], "the result must be a copy")
 
 	in.Previous, in.Devices = s, nil
-	require.Equal(t, health(corev1.ResourceHealthStatusUnhealthy), status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "there is no newer health")
+	require.Equal(t, health(corev1.ResourceHealthStatusUnhealthy), status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "without a newer health, the previous one must be kept")
 	in.Runtime = nil
 	require.Equal(t, health(corev1.ResourceHealthStatusUnhealthy), status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus)
 	in.Devices = map[string][]corev1.ResourceStatus{}
-	require.Nil(t, status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "it has no devices any more")
+	require.Nil(t, status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "a container without devices must have no health")
 	in.Devices, in.Runtime = nil, &podcache.Status{}
-	require.Nil(t, status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "another container")
+	require.Nil(t, status.Generate(in).ContainerStatuses[0].AllocatedResourcesStatus, "another container must not keep the health")
 }

@@ -16,7 +16,7 @@ type resize struct {
 }
 
 // ResizeConditions returns copies of the conditions PodResizePending and PodResizeInProgress
-// of the pod, or nil for each that is not set.
+// of the pod. A condition that is not set is nil.
 func (m *Manager) ResizeConditions(uid types.UID) (pending, inProgress *corev1.PodCondition) {
 	r := m.resizeOf(uid)
 	return r.pending.DeepCopy(), r.inProgress.DeepCopy()

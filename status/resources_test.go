@@ -38,18 +38,18 @@ func TestGenerate_ResourcesEnforcedByTheRuntime(t *testing.T) {
 		state                              runtimeapi.ContainerState
 		requestCPU, limitCPU, limitMemory  string // in the spec
 		enforced                           *runtimeapi.LinuxContainerResources
-		before                             corev1.ResourceList // limits said before
+		before                             corev1.ResourceList // previously reported limits
 		wantRequest, wantLimit, wantMemory string
 	}{
-		{"nothing said", running, "100m", "200m", "64Mi", nil, nil, "100m", "200m", "64Mi"},
-		{"as asked", running, "100m", "200m", "64Mi", &runtimeapi.LinuxContainerResources{CpuShares: 102, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 64 << 20}, nil, "100m", "200m", "64Mi"},
+		{"the runtime reports nothing", running, "100m", "200m", "64Mi", nil, nil, "100m", "200m", "64Mi"},
+		{"the runtime reports what the spec requires", running, "100m", "200m", "64Mi", &runtimeapi.LinuxContainerResources{CpuShares: 102, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 64 << 20}, nil, "100m", "200m", "64Mi"},
 		{"a resize is under way", running, "1", "2", "128Mi", &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 100000, CpuPeriod: 100000, MemoryLimitInBytes: 64 << 20}, nil, "500m", "1", "64Mi"},
-		{"ended, what it was given", exited, "1", "2", "128Mi", &runtimeapi.LinuxContainerResources{CpuShares: 512, MemoryLimitInBytes: 64 << 20}, nil, "1", "2", "128Mi"},
-		{"too little to tell", running, "1m", "5m", "64Mi", &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 1000, CpuPeriod: 100000}, nil, "1m", "5m", "64Mi"},
+		{"an exited container shows the spec", exited, "1", "2", "128Mi", &runtimeapi.LinuxContainerResources{CpuShares: 512, MemoryLimitInBytes: 64 << 20}, nil, "1", "2", "128Mi"},
+		{"values at the runtime's minimum", running, "1m", "5m", "64Mi", &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 1000, CpuPeriod: 100000}, nil, "1m", "5m", "64Mi"},
 		{"little now, more before", running, "100m", "200m", "", &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 1000, CpuPeriod: 100000}, nil, "2m", "10m", "0"},
-		{"what was said stands", running, "1", "2", "128Mi", &runtimeapi.LinuxContainerResources{}, quantities("700m", "32Mi"), "1", "700m", "32Mi"},
+		{"the previous limits stay if the runtime reports none", running, "1", "2", "128Mi", &runtimeapi.LinuxContainerResources{}, quantities("700m", "32Mi"), "1", "700m", "32Mi"},
 		{"shares too few to count", running, "100m", "200m", "", &runtimeapi.LinuxContainerResources{CpuShares: 1}, nil, "100m", "200m", "0"},
-		{"what was not given is not shown", running, "", "", "", &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 1, CpuPeriod: 1, MemoryLimitInBytes: 1}, quantities("1", "1"), "0", "0", "0"},
+		{"resources that the spec does not have are not shown", running, "", "", "", &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 1, CpuPeriod: 1, MemoryLimitInBytes: 1}, quantities("1", "1"), "0", "0", "0"},
 	} {
 		pod := newPod("Always", "a")
 		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: quantities(tc.requestCPU, ""), Limits: quantities(tc.limitCPU, tc.limitMemory)}
@@ -68,7 +68,7 @@ func TestGenerate_ResourcesEnforcedByTheRuntime(t *testing.T) {
 	}
 }
 
-// Values that the runtime does not report are those that the node enforced last.
+// Values that the runtime does not report are taken from the last enforced resources.
 func TestGenerate_ResourcesEnforcedByTheNode(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
@@ -85,11 +85,11 @@ func TestGenerate_ResourcesEnforcedByTheNode(t *testing.T) {
 	}
 	require.Equal(t, []string{"500m", "32Mi", "1", "64Mi"}, shown())
 	in.Runtime.Containers[0].Resources = &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20}}
-	require.Equal(t, []string{"500m", "32Mi", "1", "128Mi"}, shown(), "what it reports, and what was reported before")
+	require.Equal(t, []string{"500m", "32Mi", "1", "128Mi"}, shown(), "the runtime's values, and the previous ones for the others")
 	in.Enforced = nil
-	require.Equal(t, []string{"500m", "32Mi", "1", "128Mi"}, shown(), "also memory requests")
+	require.Equal(t, []string{"500m", "32Mi", "1", "128Mi"}, shown(), "memory requests must also be kept")
 	in.Runtime.Containers[0].State = exited
-	require.Equal(t, []string{"1", "64Mi", "2", "128Mi"}, shown(), "what it was given")
+	require.Equal(t, []string{"1", "64Mi", "2", "128Mi"}, shown(), "the enforced values")
 }
 
 func TestGenerate_AllocatedResources(t *testing.T) {
@@ -101,7 +101,7 @@ func TestGenerate_AllocatedResources(t *testing.T) {
 	}})
 	require.Equal(t, "50m", amount(s.ContainerStatuses[0].AllocatedResources, corev1.ResourceCPU))
 	require.Equal(t, "100m", amount(s.ContainerStatuses[1].AllocatedResources, corev1.ResourceCPU))
-	require.Equal(t, "3", amount(s.AllocatedResources, corev1.ResourceCPU), "the pod's own")
+	require.Equal(t, "3", amount(s.AllocatedResources, corev1.ResourceCPU), "the allocated pod-level resources")
 	require.Equal(t, "4", amount(s.Resources.Limits, corev1.ResourceCPU))
 }
 
@@ -126,7 +126,7 @@ func TestVolumeMounts(t *testing.T) {
 	require.Equal(t, want, in.Previous.ContainerStatuses[0].VolumeMounts)
 	require.Equal(t, disabled, in.Previous.ContainerStatuses[1].VolumeMounts[2].RecursiveReadOnly, "the container does not exist yet")
 	in.Runtime = nil
-	require.Equal(t, want, status.Generate(in).ContainerStatuses[0].VolumeMounts, "carried over")
+	require.Equal(t, want, status.Generate(in).ContainerStatuses[0].VolumeMounts, "the mounts must be kept from the previous status")
 }
 
 func TestAllContainersRestarting(t *testing.T) {
@@ -154,9 +154,9 @@ func TestAllContainersRestarting(t *testing.T) {
 	require.Equal(t, corev1.PodRunning, s.Phase)
 	in.Runtime = nil
 	s = status.Generate(in)
-	require.Equal(t, corev1.ConditionTrue, status.Condition(s.Conditions, all).Status, "the runtime state is unknown")
+	require.Equal(t, corev1.ConditionTrue, status.Condition(s.Conditions, all).Status, "the condition must be kept while the runtime state is unknown")
 	s = step("all are removed", see(), "False", "")
-	require.Equal(t, "waiting:ContainerCreating after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[0]), "it is created again")
+	require.Equal(t, "waiting:ContainerCreating after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[0]), "the container is being created again")
 	require.Equal(t, "waiting:RestartingAllContainers after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[1]))
 	require.Equal(t, "The container is removed because RestartAllContainers in place", s.ContainerStatuses[1].State.Waiting.Message)
 	require.Equal(t, corev1.ConditionTrue, status.Condition(s.Conditions, corev1.PodInitialized).Status)
@@ -170,7 +170,7 @@ func TestAllContainersRestarting(t *testing.T) {
 	step("failed", see(container("c0", "3", exited, 1), container("c1", "3", exited, 0)), "False", status.ReasonPodFailed)
 
 	plain := status.Generate(status.Input{Pod: newPod("Never", "a"), Previous: in.Previous})
-	require.Nil(t, status.Condition(plain.Conditions, all), "no such rule, no such condition")
+	require.Nil(t, status.Condition(plain.Conditions, all), "without a restart rule, the condition must be missing")
 }
 
 // The status of each container while all are restarted.
@@ -190,25 +190,25 @@ func TestGenerate_ContainersDuringARestartOfAll(t *testing.T) {
 	in.Runtime = see(other)
 	s := status.Generate(in)
 	const down = "waiting:RestartingAllContainers after exit137:RestartingAllContainers #1"
-	require.Equal(t, "exit0:Completed after exit137:RestartingAllContainers #1", word(s.InitContainerStatuses[0]), "a regular container was created")
+	require.Equal(t, "exit0:Completed after exit137:RestartingAllContainers #1", word(s.InitContainerStatuses[0]), "the init container must be complete, because a regular container was created")
 	require.Equal(t, down, word(s.ContainerStatuses[0]))
-	require.Equal(t, []string{"c11", "sha256:1"}, []string{s.ContainerStatuses[0].ContainerID, s.ContainerStatuses[0].ImageID}, "the container was terminated")
+	require.Equal(t, []string{"c11", "sha256:1"}, []string{s.ContainerStatuses[0].ContainerID, s.ContainerStatuses[0].ImageID}, "the IDs of the terminated container must be kept")
 	require.NotNil(t, s.ContainerStatuses[0].Resources)
 	require.Equal(t, down, word(s.EphemeralContainerStatuses[0]))
 
 	in.Runtime = see(container("c2", "1", unknown, 0))
 	s = status.Generate(in)
-	require.Equal(t, "exit137:RestartingAllContainers #1", word(s.ContainerStatuses[1]), "it ran")
+	require.Equal(t, "exit137:RestartingAllContainers #1", word(s.ContainerStatuses[1]), "a container that ran must be shown as terminated")
 
 	condition := func(list ...*runtimeapi.ContainerStatus) corev1.ConditionStatus {
 		in.Runtime = see(list...)
 		return status.Condition(status.Generate(in).Conditions, corev1.AllContainersRestarting).Status
 	}
 	anew := restarted(container("c1", "2", running, 0), 1)
-	require.Equal(t, corev1.ConditionTrue, condition(anew, other), "an old one is left")
-	require.Equal(t, corev1.ConditionFalse, condition(anew), "none is left")
+	require.Equal(t, corev1.ConditionTrue, condition(anew, other), "an old container is left")
+	require.Equal(t, corev1.ConditionFalse, condition(anew), "no old container is left")
 	in.Previous.Conditions = nil
-	require.Equal(t, corev1.ConditionTrue, condition(restarted(container("c1", "2", exited, 0), 1)), "its previous termination matches the rule")
+	require.Equal(t, corev1.ConditionTrue, condition(restarted(container("c1", "2", exited, 0), 1)), "the previous termination matches the rule")
 	require.Equal(t, corev1.ConditionFalse, condition(anew))
 }
 

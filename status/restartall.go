@@ -13,6 +13,11 @@ const (
 	// all containers of the pod, and that the old containers are being removed (KEP-5532).
 	ReasonRestartAllContainersStarted = "RestartAllContainersStarted"
 
+	// ReasonPodRestarting is the waiting reason of a container that has terminated and that a
+	// requested restart of the pod starts again.
+	ReasonPodRestarting = "PodRestarting"
+
+	podRestarting       = "a restart of the pod was requested"
 	restartAllTriggered = "container exited with restart policy rule"
 	removedToRestart    = "The container is removed because RestartAllContainers in place"
 )

@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,18 +49,19 @@ type Store interface {
 // with PutUnsynced if the store has this method, because after a power failure the pod no
 // longer runs. The stored value may then be outdated or empty. Load ignores an empty value
 // and names its key in the error. If every status were synced, a node with 50 starting pods
-// would spend a twentieth of its time on it.
+// would spend a twentieth of its time on these syncs.
 type Saved struct {
 	store Store
 
 	mu        sync.Mutex // also held while statuses are deleted
 	found     map[types.UID]corev1.PodStatus
-	forgotten map[types.UID]bool // the store may still contain their statuses
+	forgotten map[types.UID]bool              // the store may still contain their statuses
+	stored    map[types.UID][sha256.Size]byte // the hashes of the values that Publish has stored
 }
 
 // NewSaved returns a sink for a store. It does not call the store.
 func NewSaved(store Store) *Saved {
-	return &Saved{store: store, found: map[types.UID]corev1.PodStatus{}, forgotten: map[types.UID]bool{}}
+	return &Saved{store: store, found: map[types.UID]corev1.PodStatus{}, forgotten: map[types.UID]bool{}, stored: map[types.UID][sha256.Size]byte{}}
 }
 
 // Load reads the statuses in the store. It returns the joined errors of the statuses that it
@@ -145,33 +147,47 @@ func (s *Saved) deleteForgotten(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Publish stores the pod's status.
+// Publish stores the pod's status. It stores nothing if the status equals the status that it
+// stored last.
 func (s *Saved) Publish(ctx context.Context, change Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	body, err := json.MarshalIndent(&corev1.Pod{
+	body, err := json.Marshal(&corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: podVersion, Kind: podKind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: change.Pod.Namespace, Name: change.Pod.Name, UID: change.Pod.UID},
 		Status:     change.New,
-	}, "", "  ")
+	})
 	if err != nil {
 		return fmt.Errorf("save status: %w", err)
 	}
+	body = append(body, '\n')
+	hash := sha256.Sum256(body)
 	s.mu.Lock()
 	delete(s.found, change.Pod.UID) // the new status replaces it
 	delete(s.forgotten, change.Pod.UID)
 	_ = s.deleteForgotten(ctx) // failures are retried, and RemoveOrphans returns them
+	before, known := s.stored[change.Pod.UID]
+	unchanged := known && before == hash
+	if !unchanged {
+		delete(s.stored, change.Pod.UID) // if Put fails, the stored value is unknown
+	}
 	s.mu.Unlock()
+	if unchanged {
+		return nil
+	}
 	put := s.store.Put
 	if !podspec.IsTerminal(change.New.Phase) {
 		if unsynced, ok := s.store.(unsyncedStore); ok {
 			put = unsynced.PutUnsynced
 		}
 	}
-	if err := put(ctx, savedKey(change.Pod.UID), append(body, '\n')); err != nil {
+	if err := put(ctx, savedKey(change.Pod.UID), body); err != nil {
 		return fmt.Errorf("save status: %w", err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored[change.Pod.UID] = hash
 	return nil
 }
 
@@ -186,6 +202,7 @@ func (s *Saved) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.found, uid)
+	delete(s.stored, uid)
 	s.forgotten[uid] = true
 }
 

@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// An agent that is upgraded finds its files.
+// An upgraded agent must find the files of its predecessor.
 func TestSaved_PathIsFixed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -23,13 +24,14 @@ func TestSaved_PathIsFixed(t *testing.T) {
 	require.NoError(t, status.NewSaved(state.Files(dir)).Publish(t.Context(), status.Change{Pod: pod, New: corev1.PodStatus{Phase: corev1.PodFailed}}))
 	text, err := os.ReadFile(filepath.Join(dir, "statuses", "1.json"))
 	require.NoError(t, err)
-	require.Regexp(t, `^\{\n  "kind": "Pod",\n  "apiVersion": "v1",\n  "metadata": \{\n(?s:.*)"phase": "Failed"\n  \}\n\}\n$`, string(text))
+	require.Regexp(t, `^\{"kind":"Pod","apiVersion":"v1","metadata":\{.*"phase":"Failed"\}\}\n$`, string(text))
 }
 
 // counted is a store that counts its writes.
 type counted struct {
 	*state.MemoryStore
 	synced, unsynced int
+	err              error // error of PutUnsynced
 }
 
 func (c *counted) Put(ctx context.Context, key string, value []byte) error {
@@ -39,6 +41,9 @@ func (c *counted) Put(ctx context.Context, key string, value []byte) error {
 
 func (c *counted) PutUnsynced(ctx context.Context, key string, value []byte) error {
 	c.unsynced++
+	if c.err != nil {
+		return c.err
+	}
 	return c.MemoryStore.Put(ctx, key, value)
 }
 
@@ -56,8 +61,34 @@ func TestSaved_SyncsOnlyTerminalPhases(t *testing.T) {
 	require.Equal(t, corev1.PodSucceeded, found.Phase)
 }
 
-// The status of an earlier process is used until there is a newer one. A pod that was removed
-// and created again starts without a status.
+// A status is stored again only if it has changed, or if the store may not have it.
+func TestSaved_StoresEachStatusOnce(t *testing.T) {
+	t.Parallel()
+	store := &counted{MemoryStore: state.Memory()}
+	saved := status.NewSaved(store)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	publish := func(phase corev1.PodPhase) error {
+		return saved.Publish(t.Context(), status.Change{Pod: pod, New: corev1.PodStatus{Phase: phase}})
+	}
+	for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodPending} {
+		require.NoError(t, publish(phase))
+	}
+	require.Equal(t, 3, store.unsynced)
+
+	store.err = errors.New("the disk is full")
+	require.ErrorIs(t, publish(corev1.PodRunning), store.err)
+	store.err = nil
+	require.NoError(t, publish(corev1.PodPending))
+	require.Equal(t, 5, store.unsynced, "the value must be stored again, because the failed write may have changed it")
+
+	saved.Forget("1")
+	require.NoError(t, saved.RemoveOrphans(t.Context(), func(types.UID) bool { return true }))
+	require.NoError(t, publish(corev1.PodPending))
+	require.Equal(t, 6, store.unsynced, "the value must be stored again after its deletion")
+}
+
+// The status of an earlier process is used until a newer status is published. A pod that was
+// removed and created again starts without a status.
 func TestSaved_LoadedStatusIsUsedUntilThePodIsPublished(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -105,14 +136,14 @@ func TestSaved_StatusIsStableAcrossARestart(t *testing.T) {
 	in.Previous, in.Now = previous, at(1000)
 	in.Probes = func(string, string) (startup, ready status.ProbeResult) { return status.NoProbe, status.ProbeUnknown }
 	again, _ := m.SetPodStatus(pod, status.Generate(in))
-	require.Equal(t, jsonOf(t, &s), jsonOf(t, &again), "ready, with the old transition time")
+	require.Equal(t, jsonOf(t, &s), jsonOf(t, &again), "the container must be ready, with the old transition time")
 	require.NoError(t, p.Flush(t.Context()))
 
 	require.Equal(t, corev1.PodFailed, m.TerminatePod(pod).Phase)
 	require.NoError(t, p.Flush(t.Context()))
 	files, m, p := onDisk(t, dir)
 	again, _ = m.SetPodStatus(pod, status.Generate(in))
-	require.Equal(t, corev1.PodFailed, again.Phase, "a termination survives a restart of the process")
+	require.Equal(t, corev1.PodFailed, again.Phase, "a terminal phase must survive a restart of the process")
 
 	require.Equal(t, 1, m.RemoveOrphanedStatuses(func(types.UID) bool { return false }))
 	require.NoError(t, p.Flush(t.Context()))
@@ -179,7 +210,7 @@ func TestSaved_UnwritableFiles(t *testing.T) {
 	require.NoError(t, files.Publish(t.Context(), status.Change{Pod: pod}))
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, left, 1, "no UID leads out of the folder")
+	require.Len(t, left, 1, "no UID must lead out of the directory")
 	require.Equal(t, "..%2Fup.json", left[0].Name())
 	files.Forget("../up")
 	files.Forget("never seen")
@@ -192,7 +223,7 @@ func TestSaved_UnwritableFiles(t *testing.T) {
 	require.Error(t, files.Publish(t.Context(), status.Change{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "x"}}}))
 	left, err = os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, left, 1, "what cannot be put in place is cleared away")
+	require.Len(t, left, 1, "a file that cannot be renamed must be removed")
 }
 
 func TestSaved_UIDMayLookLikeATemporaryFile(t *testing.T) {
@@ -204,7 +235,7 @@ func TestSaved_UIDMayLookLikeATemporaryFile(t *testing.T) {
 		files := status.NewSaved(state.Files(dir))
 		err := files.Load(t.Context())
 		if uid == "\xff" {
-			require.Error(t, err, "JSON cannot hold it")
+			require.Error(t, err, "JSON cannot represent this value")
 			continue
 		}
 		require.NoError(t, err, uid)

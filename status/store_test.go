@@ -26,11 +26,11 @@ func readiness(s corev1.PodStatus) string {
 func TestSetContainerReadiness(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a", "b")
-	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a1", true), "there is no status of the pod")
+	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a1", true), "the pod has no status")
 	s := status.Generate(status.Input{Pod: pod, Runtime: runningIn("a", "b"), RuntimeName: "containerd"})
 	w.SetPodStatus(pod, s)
-	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a1", true), "no change")
-	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a0", false), "the previous container")
+	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a1", true), "an equal result must not be a change")
+	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a0", false), "a result of the previous container must be ignored")
 	require.False(t, w.SetContainerReadiness(pod.UID, "", false))
 
 	w.clock.Step(time.Minute)
@@ -45,15 +45,15 @@ func TestSetContainerReadiness(t *testing.T) {
 	require.Equal(t, at(60).Unix(), readySince(got).Unix())
 	require.True(t, w.SetContainerReadiness(pod.UID, "a1", true))
 	got, _ = w.GetPodStatus(pod.UID)
-	require.Equal(t, "False", readiness(got), "one is not enough")
+	require.Equal(t, "False", readiness(got), "one ready container is not enough")
 	require.True(t, w.SetContainerReadiness(pod.UID, "b1", true))
 	got, _ = w.GetPodStatus(pod.UID)
 	require.Equal(t, "True", readiness(got))
 	require.Len(t, w.changes, 5)
-	require.Equal(t, "True", readiness(w.changes[0].New), "stored items have not changed")
+	require.Equal(t, "True", readiness(w.changes[0].New), "stored changes must not be modified")
 }
 
-// For a result equal to the previous one the conditions are not computed again.
+// If a result equals the previous result, the conditions are not computed again.
 func TestSetContainerReadiness_SameResultChangesNothing(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
@@ -80,7 +80,7 @@ func TestSetContainerReadiness_UsesTheNewestPod(t *testing.T) {
 	require.True(t, m.SetContainerReadiness(pod.UID, "x", true))
 	got, _ := m.GetPodStatus(pod.UID)
 	require.Equal(t, int64(2), status.Condition(got.Conditions, corev1.PodReady).ObservedGeneration)
-	require.Equal(t, int64(1), got.ObservedGeneration, "there was no status of this pod")
+	require.Equal(t, int64(1), got.ObservedGeneration, "this pod had no status before")
 }
 
 func TestSetContainerReadiness_AddsTheConditions(t *testing.T) {
@@ -121,13 +121,13 @@ func TestSetContainerStartup(t *testing.T) {
 	s.InitContainerStatuses[0].ContainerID, s.InitContainerStatuses[0].Started = "side", nil
 	s.Conditions = []corev1.PodCondition{status.Initialized(pod, &s)}
 	w.SetPodStatus(pod, s)
-	require.True(t, w.SetContainerStartup(pod.UID, "side", false), "nil is not false")
+	require.True(t, w.SetContainerStartup(pod.UID, "side", false), "nil must differ from false")
 	require.False(t, w.SetContainerStartup(pod.UID, "side", false))
 	require.True(t, w.SetContainerStartup(pod.UID, "side", true))
 	got, _ := w.GetPodStatus(pod.UID)
 	require.True(t, *got.InitContainerStatuses[0].Started)
 	require.Equal(t, corev1.ConditionTrue, status.Condition(got.Conditions, corev1.PodInitialized).Status)
-	require.Nil(t, status.Condition(got.Conditions, corev1.PodReady), "without a status")
+	require.Nil(t, status.Condition(got.Conditions, corev1.PodReady), "without a status, the condition must be missing")
 }
 
 func TestSetContainerStartup_EqualsGenerate(t *testing.T) {
@@ -138,7 +138,7 @@ func TestSetContainerStartup_EqualsGenerate(t *testing.T) {
 		result    status.ProbeResult
 	}{
 		{"no readiness probe", nil, status.NoProbe},
-		{"one that has not run", &corev1.Probe{}, status.ProbeUnknown},
+		{"a readiness probe that has not run", &corev1.Probe{}, status.ProbeUnknown},
 	} {
 		w, pod := newWorld(t), newPod("Always", "a")
 		pod.Spec.Containers[0].StartupProbe, pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}, tt.readiness
@@ -174,8 +174,8 @@ func TestSubscribe(t *testing.T) {
 		UpdateRefused: func(pod *corev1.Pod, _ error) { told = append(told, string(pod.UID)+" refused") },
 		StatusRemoved: func(uid types.UID) { told = append(told, string(uid)+" removed") },
 	})
-	w.Subscribe(status.Observer{}) // one that wants nothing
-	require.Equal(t, []string{"1 >Running", "2 >Running"}, told, "what is published already")
+	w.Subscribe(status.Observer{}) // an observer without functions
+	require.Equal(t, []string{"1 >Running", "2 >Running"}, told, "the current statuses must be delivered")
 	told = nil
 	w.SetPodStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, simple("Failed", "False"))
 	w.RemoveOrphanedStatuses(func(uid types.UID) bool { return uid == "2" })
@@ -212,11 +212,11 @@ func TestObserver_ReportsEachTerminationOnce(t *testing.T) {
 		{Pod: pod, Name: "c1", Type: status.ContainerTypeInit, ExitCode: 3},
 		{Pod: pod, Name: "c3", Type: status.ContainerTypeRegular, ExitCode: 1, Reason: "Error"},
 		{Pod: pod, Name: "debug", Type: status.ContainerTypeEphemeral, ExitCode: 2},
-	}, told, "not c0, whose end the API server knew")
+	}, told, "c0 must not be reported again, because the API server had its termination")
 	told = nil
 	m.SetPodStatus(pod, parseScene(t, "Always", "i:exit0 s:run run run").s)
 	m.SetPodStatus(pod, parseScene(t, "Always", "i:exit0 s:run run exit1").s)
-	require.Len(t, told, 1, "the termination after a new start is another one")
+	require.Len(t, told, 1, "the termination after a restart must be reported separately")
 }
 
 func TestManager_TranslatesMirrorUIDs(t *testing.T) {
@@ -252,7 +252,7 @@ func TestSetPodResizePending(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
 	require.False(t, w.ClearPodResizePending(pod.UID))
-	require.True(t, w.SetPodResizePending(pod.UID, "Whatever", "no room", 1), "before a status is set")
+	require.True(t, w.SetPodResizePending(pod.UID, "Whatever", "no room", 1), "a pending resize may be set before a status")
 	w.SetPodStatus(pod, simple("Running", "True"))
 	shown := func() *corev1.PodCondition {
 		s, _ := w.GetPodStatus(pod.UID)
@@ -269,21 +269,21 @@ func TestSetPodResizePending(t *testing.T) {
 		LastTransitionTime: metav1.Time{Time: at(0).Truncate(time.Second)},
 	}, pending)
 	require.Equal(t, pending, shown())
-	require.True(t, w.SetPodResizePending(pod.UID, "Deferred", "still no room", 2), "another generation")
-	require.True(t, w.SetPodResizePending(pod.UID, corev1.PodReasonInfeasible, "never", 2), "another reason")
+	require.True(t, w.SetPodResizePending(pod.UID, "Deferred", "still no room", 2), "a change of the generation must be a change")
+	require.True(t, w.SetPodResizePending(pod.UID, corev1.PodReasonInfeasible, "never", 2), "a change of the reason must be a change")
 	require.Equal(t, at(60).Unix(), shown().LastTransitionTime.Unix())
 	counts, running := w.CountResizes()
 	require.Equal(t, map[string]int{"Infeasible": 1}, counts)
 	require.Zero(t, running)
 
 	w.SetPodStatus(pod, simple("Running", "False"))
-	require.NotNil(t, shown(), "a writer that does not know it does not remove it")
+	require.NotNil(t, shown(), "a status without the condition must not remove it")
 	stale, _ := w.GetPodStatus(pod.UID)
 	require.True(t, w.ClearPodResizePending(pod.UID))
 	require.Nil(t, shown())
 	stale.Message = "said a little later"
 	w.SetPodStatus(pod, stale)
-	require.Nil(t, shown(), "a writer with an old one does not restore it")
+	require.Nil(t, shown(), "a status with an old condition must not restore it")
 }
 
 func TestSetPodResizeInProgress(t *testing.T) {
@@ -291,9 +291,9 @@ func TestSetPodResizeInProgress(t *testing.T) {
 	w, pod := newWorld(t), newPod("Always", "a")
 	w.SetPodStatus(pod, simple("Running", "True"))
 	require.True(t, w.SetPodResizeInProgress(pod.UID, "", "", 1))
-	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2), "the generation does not change")
+	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2), "the generation must be kept")
 	require.True(t, w.SetPodResizeInProgress(pod.UID, corev1.PodReasonError, "cgroup", 2))
-	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2), "and so does the error")
+	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2), "the error must be kept")
 	_, got := w.ResizeConditions(pod.UID)
 	require.Equal(t, []any{"Error", "cgroup", int64(1)}, []any{got.Reason, got.Message, got.ObservedGeneration})
 	_, running := w.CountResizes()
@@ -304,7 +304,7 @@ func TestSetPodResizeInProgress(t *testing.T) {
 
 	w.SetPodStatus(pod, simple("Failed", "False"))
 	_, got = w.ResizeConditions(pod.UID)
-	require.Nil(t, got, "an ended pod is not resized")
+	require.Nil(t, got, "a terminated pod must have no resize condition")
 	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2))
 	require.False(t, w.SetPodResizePending(pod.UID, "", "", 2))
 	require.Equal(t, 1, w.RemoveOrphanedStatuses(func(types.UID) bool { return false }))
@@ -321,7 +321,7 @@ func TestResize_SurvivesARestart(t *testing.T) {
 	pending, inProgress := w.ResizeConditions(pod.UID)
 	require.NotNil(t, pending)
 	require.NotNil(t, inProgress)
-	require.False(t, w.SetPodResizePending(pod.UID, "Deferred", "", 2), "it is not announced again")
+	require.False(t, w.SetPodResizePending(pod.UID, "Deferred", "", 2), "the resize must not be announced again")
 	s, _ := w.GetPodStatus(pod.UID)
 	require.Len(t, s.Conditions, 3)
 }
@@ -339,7 +339,7 @@ func TestResize_MayEndBeforeTheFirstStatus(t *testing.T) {
 	pending, inProgress := m.ResizeConditions(pod.UID)
 	require.NotNil(t, pending)
 	require.NotNil(t, inProgress)
-	require.False(t, m.SetPodResizePending(pod.UID, "Deferred", "", 2), "it is not announced again")
+	require.False(t, m.SetPodResizePending(pod.UID, "Deferred", "", 2), "the resize must not be announced again")
 	require.True(t, m.ClearPodResizeInProgress(pod.UID))
 	require.True(t, m.ClearPodResizePending(pod.UID))
 	require.False(t, m.ClearPodResizePending(pod.UID))

@@ -101,7 +101,7 @@ func TestTerminatePod_Phase(t *testing.T) {
 	w, sc := newWorld(t), parseScene(t, "Always", "run static")
 	sc.pod.UID, sc.s.Phase = "uid", corev1.PodRunning
 	w.SetPodStatus(sc.pod, sc.s)
-	require.Equal(t, corev1.PodRunning, w.TerminatePod(sc.pod).Phase, "a static pod keeps its phase")
+	require.Equal(t, corev1.PodRunning, w.TerminatePod(sc.pod).Phase, "the phase of a static pod must be kept")
 }
 
 func TestTerminatePod_IsAPermanentChange(t *testing.T) {
@@ -112,13 +112,13 @@ func TestTerminatePod_IsAPermanentChange(t *testing.T) {
 	}}}
 	w.SetPodStatus(pod, end)
 	w.TerminatePod(pod)
-	require.Len(t, w.changes, 2, "the status is equal, but the pod is finished")
+	require.Len(t, w.changes, 2, "the change must be delivered, because the pod has finished although its status is equal")
 	require.True(t, w.changes[1].Finished)
 	w.TerminatePod(pod)
 	require.Len(t, w.changes, 2)
 	end.Message = "late"
 	w.SetPodStatus(pod, end)
-	require.True(t, w.changes[2].Finished, "it stays finished")
+	require.True(t, w.changes[2].Finished, "the pod must stay finished")
 }
 
 // The observed generation of the final status is that of the last reported one.

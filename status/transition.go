@@ -10,9 +10,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// CheckTransition returns an error that names every container that is terminated in old,
-// is not terminated in next, and must not run again according to its restart rules, its
-// restart policy or the restart policy of the pod. It does not check sidecars, ephemeral
+// CheckTransition returns an error if a container is terminated in old but not in next, and
+// must not run again. The error names every such container. The container's restart rules
+// and restart policy and the pod's restart policy determine whether the container may run
+// again. A container with the waiting reason [ReasonPodRestarting] may run again, because a
+// user has requested the restart. CheckTransition does not check sidecars, ephemeral
 // containers and containers that are missing in next. It does not check pods with restart
 // policy Always or with a rule that restarts all containers. Nothing is modified.
 func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
@@ -41,10 +43,15 @@ func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
 	return errors.Join(errs...)
 }
 
-// revived reports whether the container was terminated and is not terminated in next.
+// revived reports whether a terminated container is no longer terminated in next. It returns
+// false if next does not contain the container, or if the container has the waiting reason
+// ReasonPodRestarting.
 func revived(was *corev1.ContainerStatus, next []corev1.ContainerStatus) bool {
 	now := find(next, was.Name)
-	return was.State.Terminated != nil && now != nil && now.State.Terminated == nil
+	if was.State.Terminated == nil || now == nil || now.State.Terminated != nil {
+		return false
+	}
+	return now.State.Waiting == nil || now.State.Waiting.Reason != ReasonPodRestarting
 }
 
 // isFinal reports whether container c must not run again after the given termination. c

@@ -10,8 +10,8 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// TestCheckTransition takes two scenes of the same pod (see scene); the policies
-// and rules are those of the first.
+// TestCheckTransition parses two scenes of the same pod (see scene). The policies and rules
+// of the first scene apply to both.
 func TestCheckTransition(t *testing.T) {
 	t.Parallel()
 	illegal := func(kind, name string) string {

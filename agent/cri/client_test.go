@@ -45,7 +45,7 @@ func runPod(t *testing.T, c runtime, name, image string) ran {
 	return r
 }
 
-// view has the responses of a runtime about one pod.
+// view has the responses of a runtime about itself, its images and one pod.
 func view(t *testing.T, c runtime, pod ran) (all []string) {
 	t.Helper()
 	add := func(answer any, err error) {
@@ -114,7 +114,7 @@ func TestClient_ReturnsResponsesOfTheRuntime(t *testing.T) {
 	require.Nil(t, image.GetImage())
 }
 
-// squeeze removes the spaces that the text form of messages contains at random places.
+// squeeze removes all spaces from the text form of messages, because protobuf varies them at random.
 func squeeze(all []string) (without []string) {
 	for _, s := range all {
 		without = append(without, strings.ReplaceAll(s, " ", ""))
@@ -135,7 +135,7 @@ func TestClient_ErrorsAreReturnedUnchanged(t *testing.T) {
 		func() error { return second(c.Attach(t.Context(), &runtimeapi.AttachRequest{})) },
 		func() error { return second(c.PortForward(t.Context(), &runtimeapi.PortForwardRequest{})) },
 	} {
-		require.Equal(t, codes.Unimplemented, grpcstatus.Code(ask()), "the node has no streams")
+		require.Equal(t, codes.Unimplemented, grpcstatus.Code(ask()), "the node does not support streams")
 	}
 }
 
@@ -162,7 +162,7 @@ func TestExecSync_ExitCodes(t *testing.T) {
 	require.EqualError(t, err, "command 'is bad' exited with 3: no")
 	require.Equal(t, "out no", string(stdout)+" "+string(stderr))
 	_, _, direct := node.ExecSync(ctx, id, []string{"is", "bad"}, time.Minute)
-	require.EqualError(t, err, direct.Error(), "the node's own error is the same")
+	require.EqualError(t, err, direct.Error(), "the client must return the node's own error")
 
 	_, _, err = c.ExecSync(ctx, id, []string{"slow"}, time.Second)
 	require.Equal(t, codes.DeadlineExceeded, grpcstatus.Code(err))
@@ -186,7 +186,7 @@ func TestGetContainerEvents_UntilTheContextEnds(t *testing.T) {
 	e := <-events
 	require.Equal(t, pod.sandbox, e.GetContainerId())
 	require.Equal(t, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, e.GetContainerEventType())
-	cancel() // more events wait, which are not read
+	cancel() // more events follow, but the test does not receive them: the client waits at the channel
 	require.Error(t, <-ended)
 }
 
@@ -252,14 +252,14 @@ func TestClient_MessageSizes(t *testing.T) {
 	}
 	add(3, 5)
 	boxes, err := c.ListPodSandbox(t.Context(), nil)
-	require.NoError(t, err, "15 MiB; gRPC's default is 4")
+	require.NoError(t, err, "a response of 15 MiB must be accepted (gRPC's default limit is 4 MiB)")
 	require.Len(t, boxes, 3)
 	fast, err := c.Lister().ListPodSandbox(t.Context(), nil)
 	require.NoError(t, err)
 	require.Len(t, fast, 3)
 	add(1, 2)
 	_, err = c.ListPodSandbox(t.Context(), nil)
-	require.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err), "17 MiB")
+	require.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err), "a response of 17 MiB must be rejected")
 }
 
 func TestLister_ListsAsTheClient(t *testing.T) {
@@ -277,7 +277,7 @@ func TestLister_ListsAsTheClient(t *testing.T) {
 	require.True(t, proto.Equal(boxes[0], fast[0]))
 	again, err := c.Lister().ListPodSandbox(t.Context(), nil)
 	require.NoError(t, err)
-	require.Same(t, fast[0], again[0], "it is not decoded again")
+	require.Same(t, fast[0], again[0], "an unchanged response must not be decoded again")
 	containers, err := c.Lister().ListContainers(t.Context(), nil)
 	require.NoError(t, err)
 	require.Len(t, containers, 1)

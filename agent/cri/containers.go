@@ -100,3 +100,13 @@ func (c *Client) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*ru
 func (c *Client) Attach(ctx context.Context, request *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
 	return call(ctx, callTimeout, c.runtime.Attach, request)
 }
+
+// CheckpointContainer writes a checkpoint of a running container to the file Location. If Timeout
+// is less than two minutes, the time limit is two minutes, as in the kubelet.
+func (c *Client) CheckpointContainer(ctx context.Context, request *runtimeapi.CheckpointContainerRequest) error {
+	limit := max(callTimeout, time.Duration(min(request.GetTimeout(), math.MaxInt32))*time.Second)
+	_, err := call(ctx, limit, c.runtime.CheckpointContainer, &runtimeapi.CheckpointContainerRequest{
+		ContainerId: request.GetContainerId(), Location: request.GetLocation(), Timeout: int64(limit / time.Second),
+	})
+	return err
+}

@@ -23,7 +23,7 @@ var errNoRuntime = errors.New("no runtime")
 type recorder struct {
 	method  string
 	request any
-	limit   time.Duration // 0 without a deadline
+	limit   time.Duration // 0 means no deadline
 }
 
 func (r *recorder) intercept() grpc.DialOption {
@@ -125,6 +125,12 @@ func containerCalls() map[string]expected {
 			},
 			&runtimeapi.CreateContainerRequest{PodSandboxId: "s", Config: containerConfig("i"), SandboxConfig: sandboxConfig("a")}, usual,
 		},
+		"CheckpointContainer": {
+			func(ctx ctx, c client) error {
+				return c.CheckpointContainer(ctx, &runtimeapi.CheckpointContainerRequest{ContainerId: "c", Location: "/f", Timeout: 1})
+			},
+			&runtimeapi.CheckpointContainerRequest{ContainerId: "c", Location: "/f", Timeout: 120}, usual,
+		},
 		"StartContainer": {
 			func(ctx ctx, c client) error { return c.StartContainer(ctx, "c") },
 			&runtimeapi.StartContainerRequest{ContainerId: "c"}, usual,
@@ -222,7 +228,7 @@ func TestClient_CallsHaveADeadline(t *testing.T) {
 		require.True(t, proto.Equal(want.request, got.request.(proto.Message)), "%s: %v", name, got.request)
 	}
 
-	// The caller's deadline counts if it is earlier.
+	// The caller's deadline applies if it is earlier.
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -5,12 +5,12 @@
 // # What it does
 //
 // A [Client] has the methods of cri.RuntimeService and cri.ImageManagerService of
-// k8s.io/cri-api that the managers of this module and the kubelet's HTTP API call, with the
-// same signatures. So it implements every Runtime and ImageService interface of this module
+// k8s.io/cri-api that the managers of this module and the kubelet's HTTP API call, with the same
+// signatures. A Client therefore implements every Runtime and ImageService interface of this module
 // without an adapter.
 //
-// [Client.Lister] returns a lister for pleg.Config.Lister. It lists sandboxes and containers
-// over the same connection, and does not decode unchanged data.
+// [Client.Lister] returns a lister for pleg.Config.Lister. The lister lists sandboxes and
+// containers over the same connection, and does not decode unchanged data.
 //
 // # What you supply
 //
@@ -34,8 +34,9 @@
 //  2. Each call ends when its context is done. The timeout of a call is two minutes, the
 //     kubelet's default. The timeout of RunPodSandbox is four minutes, because a runtime may
 //     have to pull the sandbox's image. For StopContainer and ExecSync, the timeout in the
-//     arguments is added. PullImage, GetContainerEvents, and an ExecSync whose argument timeout
-//     is 0 have no timeout.
+//     arguments is added to the two minutes. For CheckpointContainer, a longer timeout in the
+//     request replaces the two minutes. PullImage, GetContainerEvents, and an ExecSync whose
+//     argument timeout is 0 have no timeout.
 //  3. The client receives messages of up to 16 MiB, the maximum that containerd sends by
 //     default.
 //  4. Errors of the runtime are returned unchanged, so that Code of
@@ -50,7 +51,7 @@
 //
 // # Differences from the kubelet
 //
-// The kubelet's client is k8s.io/cri-client, which links 34 more packages.
+// The kubelet's client is k8s.io/cri-client, which links 34 packages more than this client.
 //
 //   - The timeout of calls is fixed. The kubelet has the option runtimeRequestTimeout.
 //   - The kubelet's client waits for a connection, up to the timeout, when it is created. This

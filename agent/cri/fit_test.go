@@ -25,6 +25,7 @@ type runtime interface {
 	Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error)
 	Attach(ctx context.Context, request *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error)
 	PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error)
+	CheckpointContainer(ctx context.Context, request *runtimeapi.CheckpointContainerRequest) error
 	pleg.Runtime
 	pleg.EventSource
 	podrunner.Sandboxes

@@ -18,8 +18,8 @@ func (c *Client) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, v
 	return call(ctx, callTimeout, c.images.ImageStatus, &runtimeapi.ImageStatusRequest{Image: image, Verbose: verbose})
 }
 
-// PullImage pulls an image and returns the runtime's reference to it. The call has no timeout
-// except the deadline of ctx: the caller decides how long a pull may take.
+// PullImage pulls an image and returns the runtime's reference to it. The client sets no timeout:
+// the caller limits the duration of a pull by the deadline of ctx.
 func (c *Client) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, podSandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
 	r, err := c.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image, Auth: auth, SandboxConfig: podSandboxConfig})
 	return r.GetImageRef(), err

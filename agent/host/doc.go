@@ -33,8 +33,8 @@
 //     file. The other figures are still returned.
 //  4. On an idle node, the runtime's statistics are refreshed once a minute. [Stats].Pods waits
 //     for figures of the runtime that are at most 9 s old. While a signal of the node is below a
-//     threshold, [Stats].Pods waits for figures that are newer than the measurement that
-//     detected this.
+//     threshold, [Stats].Pods waits for figures that are newer than the last measurement of the
+//     node.
 //  5. A runtime that hangs delays [Stats].Pods by at most 2 s. The result then has the old
 //     figures, and each figure has the time of its measurement.
 //  6. After Run has returned, new requests for statistics return an error. Requests in progress
@@ -48,8 +48,8 @@
 // All functions and methods are safe for concurrent use, and no lock is held during a call of
 // the runtime.
 //
-// While Run is not running, the runtime's figures are not refreshed, and each call of
-// [Stats].Pods waits 2 s for new figures.
+// While Run is not running, the runtime's figures are not refreshed, and each call of [Stats].Pods
+// waits 2 s before it returns the old figures.
 //
 // # Differences from the kubelet
 //

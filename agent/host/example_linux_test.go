@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/host"
 )
 
-// This is the machine of this process with a replaced address.
+// This is the machine of this process with another address.
 func ExampleLocal() {
 	h, err := host.Local(host.LocalConfig{NodeName: "node-1", Root: "/var/lib/agent", PodLogs: "/var/log/pods"})
 	if err != nil {

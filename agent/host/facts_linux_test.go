@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/host"
 )
 
-// quantities returns a resource list as people write it.
+// quantities returns the amounts of a resource list as text.
 func quantities(list corev1.ResourceList) map[corev1.ResourceName]string {
 	out := map[corev1.ResourceName]string{}
 	for name, q := range list {
@@ -125,7 +125,7 @@ func TestFacts_OptionalFilesMayBeMissing(t *testing.T) {
 	require.Equal(t, corev1.NodeSystemInfo{OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH}, f.Info)
 	cpus := f.Capacity[corev1.ResourceCPU]
 	require.EqualValues(t, runtime.NumCPU(), cpus.Value())
-	require.Len(t, f.Capacity, 3, "no huge pages")
+	require.Len(t, f.Capacity, 3, "no huge pages in the capacity")
 	require.Empty(t, f.Hosts)
 	require.ErrorIs(t, f.ResolvConfErr, fs.ErrNotExist)
 	require.False(t, f.CgroupV2 || f.AppArmor || f.SELinux || f.NoLookups)
@@ -152,7 +152,7 @@ func TestFacts_ResolvConf(t *testing.T) {
 	other := filepath.Join(root, "other.conf")
 	h := local(t, root, host.LocalConfig{Root: root, ResolvConf: other})
 	f, err := h.Facts(t.Context())
-	require.NoError(t, err, "the file is missing, which concerns pods and not the node")
+	require.NoError(t, err, "a missing resolv.conf must not fail: only pods need it")
 	require.ErrorIs(t, f.ResolvConfErr, fs.ErrNotExist)
 	require.ErrorContains(t, f.ResolvConfErr, other)
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/kubeparts/kubeparts/agent/stats"
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
@@ -26,6 +27,10 @@ type Host struct {
 	// Stats measures the node and its pods. If nil, the agent evicts no pods and has no stats
 	// summary.
 	Stats Stats
+	// Cgroups returns the figures for the kubelet's page /metrics/cadvisor: the figures of the
+	// machine, of all pods together, and of the given containers and their pods. If nil, the host
+	// has no such figures.
+	Cgroups func(context.Context, []stats.Container) (stats.Usage, error)
 	// Waker requests an eviction evaluation before the next evaluation is due, for example under
 	// memory pressure. Optional.
 	Waker eviction.Waker

@@ -44,8 +44,9 @@ type LocalConfig struct {
 	// [Facts].NoLookups. If NoLookups is set, ResolvConf must be empty.
 	NoLookups bool
 
-	// Thresholds are the agent's eviction thresholds. While a signal of the node is below its
-	// threshold, the figures of pods are newer than the measurement that detected this.
+	// Thresholds are the agent's eviction thresholds. While a signal is below its threshold,
+	// Stats.Pods waits up to 2 s for figures that are newer than the last measurement of the node,
+	// so that eviction ranks the pods by their current usage.
 	Thresholds []eviction.Threshold
 	// VolumePeriod is the age after which the disk usage of a pod's volumes is measured again.
 	// Default 1m.
@@ -114,8 +115,9 @@ func (c LocalConfig) withDefaults() LocalConfig {
 func (m machine) path(name string) string { return filepath.Join(m.root, name) }
 
 // Local returns the Host of this process's machine. It opens and starts nothing: each
-// capability reads its files when it is used. On Linux the Host has every capability, except
-// ImageFS if c has no Images. On other operating systems it only has Facts.
+// capability reads its files when it is used. On Linux, the Host has every capability except Dial,
+// because the agent's default for Dial is right for this machine. If c.Images is nil, ImageFS is
+// nil too. On other operating systems, the Host only has Facts.
 func Local(c LocalConfig) (*Host, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("host: invalid config: %w", err)
@@ -136,6 +138,7 @@ func Local(c LocalConfig) (*Host, error) {
 	}
 	s := newStatistics(provider, c)
 	h.Stats, h.Waker, h.Run = s, s, s.run
+	h.Cgroups = provider.Cgroups // without enter and leave, because it leaves no file open
 	h.Mounter = volumes.NewMounter()
 	if c.Images != nil {
 		h.ImageFS = imagegc.RuntimeFS{Runtime: c.Images}

@@ -49,7 +49,7 @@ field VolumePeriod: -1s is negative`)
 }
 
 func TestLocal_OpensNothing(t *testing.T) {
-	// The machine does not exist. Each capability finds that out when it is used.
+	// The machine's files are missing. Each capability returns an error when it is used.
 	h := local(t, filepath.Join(t.TempDir(), "missing"), host.LocalConfig{})
 	_, err := h.Facts(t.Context())
 	require.ErrorContains(t, err, "meminfo")

@@ -69,7 +69,7 @@ func TestCounters_OfBothVersionsOfCgroups(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []string{"/app"}, seen)
 
-			// The next call does not emit the same kills again.
+			// The next Watch does not emit the same kills again.
 			seen, err = watchCounters(t, source, func() { write(t, filepath.Join(root, "proc/vmstat"), "oom_kill 2\n") })
 			require.NoError(t, err)
 			require.Empty(t, seen)

@@ -22,7 +22,7 @@ func openFiles(tb testing.TB, root string) (open []string) {
 	fds, err := filepath.Glob("/proc/self/fd/*")
 	require.NoError(tb, err)
 	for _, fd := range fds {
-		// A file may be closed meanwhile.
+		// A file may be closed during the loop.
 		if name, err := os.Readlink(fd); err == nil && strings.HasPrefix(name, root) {
 			open = append(open, name)
 		}
@@ -63,7 +63,7 @@ func TestRun_LaterMeasurementClosesTheFiles(t *testing.T) {
 		synctest.Wait()
 		b.stop()
 		synctest.Wait()
-		require.Len(b, b.ended, 1, "Run does not wait for the runtime")
+		require.Len(b, b.ended, 1, "Run must not wait for the runtime")
 		require.NotEmpty(b, openFiles(b, b.root))
 		require.NoError(b, <-done)
 		require.Empty(b, openFiles(b, b.root))
@@ -83,7 +83,7 @@ func TestWaker_WatchesUntilItsContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := h.Waker.Watch(ctx, func() []eviction.Level { return nil }, func(string) {})
-	if err != nil { // the made-up machine has no pressure stall information
+	if err != nil { // the fake machine has no pressure stall information
 		require.ErrorContains(t, err, root)
 	}
 }
@@ -98,7 +98,7 @@ func TestImageFS_NeedsImages(t *testing.T) {
 	require.Positive(t, usage.CapacityBytes)
 }
 
-// imagesAt is a runtime that has its images in a folder.
+// imagesAt is a runtime that stores its images in a directory.
 type imagesAt string
 
 func (i imagesAt) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {

@@ -25,8 +25,8 @@ const (
 	// limitsAge is the maximum age of pod figures that the eviction manager compares with local
 	// storage limits. It is slightly less than the time between two of these checks.
 	limitsAge = 9 * time.Second
-	// freshTimeout is how long Pods waits for newer figures before it returns the old figures,
-	// because a runtime that hangs must not prevent evictions.
+	// freshTimeout is how long Pods waits for newer figures before it returns the old figures. A
+	// runtime that hangs must not prevent evictions.
 	freshTimeout = 2 * time.Second
 )
 
@@ -160,10 +160,10 @@ func (s *statistics) isBelowThreshold(node eviction.NodeStats) bool {
 }
 
 // Pods measures pods with figures of the runtime that are new enough to select a pod for
-// eviction. If a signal of the node is below its threshold, the figures are newer than the
-// measurement that detected this, unless such figures are not available within freshTimeout. Old
-// figures are not enough: only the runtime knows the memory usage of a pod without a cgroup, and
-// the usage of a pod that causes memory pressure grows quickly.
+// eviction. If a signal of the node is below its threshold, Pods waits up to freshTimeout for
+// figures that are newer than the last measurement of the node. Older figures are not enough: only
+// the runtime knows the memory usage of a pod without a cgroup, and the usage of a pod that causes
+// memory pressure grows quickly.
 func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	if err := s.enter(); err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// slowRuntime reports one container of pod "hog", whose memory in MiB is the number of the
-// call. A call takes as long as the test demands.
+// slowRuntime reports one container of pod "hog". The container's memory in MiB is the number
+// of the call. The test sets the duration of a call.
 type slowRuntime struct {
 	mu    sync.Mutex
 	calls int
@@ -75,7 +75,7 @@ func (r *slowRuntime) count() int {
 	return r.calls
 }
 
-// bed is a Host on a made-up machine with a slowRuntime, in a bubble.
+// bed is a Host on a fake machine with a slowRuntime, in a bubble.
 type bed struct {
 	*testing.T
 	host    *host.Host
@@ -86,7 +86,7 @@ type bed struct {
 	ended   chan error
 }
 
-// inBubble starts the Host in a bubble and calls f. Its threshold is memory.available<100Mi.
+// inBubble starts the Host in a bubble and calls f. The only threshold is memory.available<100Mi.
 func inBubble(t *testing.T, f func(*bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,8 +120,8 @@ func (b *bed) look() {
 	require.NoError(b, err)
 }
 
-// memory returns the memory of the pod in MiB, which is the number of the call that
-// returned it, and how long the measurement took.
+// memory returns the memory of the pod in MiB, which is the number of the call that measured
+// it, and the duration of the measurement.
 func (b *bed) memory(ctx context.Context) (call int64, took time.Duration) {
 	b.Helper()
 	began := time.Now()
@@ -139,7 +139,7 @@ func TestPods_FiguresAreAtMostNineSecondsOld(t *testing.T) {
 		}{{0, 1}, {8 * time.Second, 1}, {2 * time.Second, 2}, {9 * time.Second, 2}, {time.Millisecond, 3}} {
 			time.Sleep(step.wait)
 			call, took := b.memory(b.Context())
-			require.Equal(b, step.call, call, "after %v", step.wait)
+			require.Equal(b, step.call, call, "number of the call that measured the returned figures, after %v", step.wait)
 			require.Zero(b, took)
 		}
 	})
@@ -158,7 +158,7 @@ func TestPods_BelowAThresholdAreNewerThanTheMeasurement(t *testing.T) {
 		b.available(200)
 		b.look()
 		call, _ := b.memory(b.Context())
-		require.EqualValues(b, 1, call, "the node has enough memory")
+		require.EqualValues(b, 1, call, "without pressure, stored figures must be used")
 
 		time.Sleep(time.Second)
 		b.available(99)
@@ -167,7 +167,7 @@ func TestPods_BelowAThresholdAreNewerThanTheMeasurement(t *testing.T) {
 		require.EqualValues(b, 2, call)
 		require.Zero(b, took)
 		call, _ = b.memory(b.Context())
-		require.EqualValues(b, 2, call, "nothing has looked at the node since")
+		require.EqualValues(b, 2, call, "without an evaluation of the node, stored figures must be used")
 
 		time.Sleep(time.Second)
 		b.look()
@@ -178,14 +178,14 @@ func TestPods_BelowAThresholdAreNewerThanTheMeasurement(t *testing.T) {
 		b.available(100)
 		b.look()
 		call, _ = b.memory(b.Context())
-		require.EqualValues(b, 3, call, "the pressure is over")
+		require.EqualValues(b, 3, call, "after the pressure, stored figures must be used")
 	})
 }
 
 func TestPods_RefreshBeforeTheMeasurementIsNotUsed(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.runtime.answer(500*time.Millisecond, nil)
-		time.Sleep(time.Minute + 100*time.Millisecond) // the second refresh is under way
+		time.Sleep(time.Minute + 100*time.Millisecond) // the second refresh is in progress
 		require.Equal(b, 2, b.runtime.count())
 		b.available(50)
 		b.look()
@@ -202,7 +202,7 @@ func TestPods_HungRuntimeDelaysAtMostTwoSeconds(t *testing.T) {
 		b.available(50)
 		b.look()
 		call, took := b.memory(b.Context())
-		require.EqualValues(b, 1, call, "the old figures are better than none")
+		require.EqualValues(b, 1, call, "while the refresh hangs, the old figures must be returned")
 		require.Equal(b, 2*time.Second, took)
 
 		ctx, cancel := context.WithTimeout(b.Context(), 300*time.Millisecond)
@@ -211,7 +211,7 @@ func TestPods_HungRuntimeDelaysAtMostTwoSeconds(t *testing.T) {
 		require.Equal(b, 300*time.Millisecond, took)
 
 		b.runtime.answer(0, nil)
-		time.Sleep(10 * time.Second) // the call that hangs ends by its deadline
+		time.Sleep(10 * time.Second) // the deadline ends the hanging call
 		call, _ = b.memory(b.Context())
 		require.EqualValues(b, 3, call)
 	})
@@ -243,7 +243,7 @@ func TestRun_LogsAFailureOncePerCause(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.runtime.answer(0, errors.New("connection refused"))
 		time.Sleep(time.Minute)
-		require.Equal(b, 2, strings.Count(b.logs(), "connection refused"), "it worked in between: %s", b.logs())
+		require.Equal(b, 2, strings.Count(b.logs(), "connection refused"), "the second failure must be logged again after a success: %s", b.logs())
 	})
 }
 
@@ -275,7 +275,7 @@ func TestSummary_IsThatOfTheProvider(t *testing.T) {
 	})
 }
 
-// Several goroutines use one Host, as the race detector sees.
+// Several goroutines use one Host. The race detector checks the accesses.
 func TestStats_AreSafeForConcurrentUse(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pods := []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "hog"}}}

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +48,7 @@ func run(t *testing.T, cfg kubeletapi.Config) (url string, stop func() error) {
 	return cfg.Access.URL(listener.Addr()), stop
 }
 
-// get sends a request. headers are names and values in turn.
+// get sends a request. headers alternates names and values.
 func get(t *testing.T, client *http.Client, url string, headers ...string) (code int, header http.Header, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -103,34 +105,34 @@ func TestGuard_TokenIsRequiredExceptForLivezAndThePage(t *testing.T) {
 		require.Equal(t, "hello", body)
 	}
 	code, _, _ = get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer s3cret", "Host", "evil.example")
-	require.Equal(t, http.StatusOK, code, "who has the token may call it as they like")
+	require.Equal(t, http.StatusOK, code, "the authentication scheme must be case-insensitive")
 
 	// The token changes, and is then revoked.
 	writeFile(t, file, []byte("another"))
-	await(t, "the new token counts", func() bool {
+	await(t, "the server accepts the new token", func() bool {
 		code, _, _ := get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer another")
 		return code == http.StatusOK
 	})
 	code, _, _ = get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer s3cret")
 	require.Equal(t, http.StatusUnauthorized, code)
 	writeFile(t, file, []byte(" \n"))
-	await(t, "no token counts", func() bool {
+	await(t, "the server accepts no token", func() bool {
 		code, _, _ := get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer another")
 		return code == http.StatusUnauthorized
 	})
-	require.Contains(t, log.String(), "all requests except for /livez and the status page are refused")
+	require.Contains(t, log.String(), "its token is refused until the file can be read")
 }
 
 // await polls cond until cond returns true.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	tick, end := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
+	tick, end := time.NewTicker(20*time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()
 	for !cond() {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("still not: %s", what)
+			t.Fatalf("condition is still false: %s", what)
 		}
 	}
 }
@@ -193,7 +195,7 @@ func TestCertificate_IsReloadedWhenItChanges(t *testing.T) {
 	}
 	require.EqualValues(t, 1, serial())
 	install(2)
-	await(t, "the new one is served", func() bool { return serial() == 2 })
+	await(t, "the server presents the new certificate", func() bool { return serial() == 2 })
 	writeFile(t, access.CertFile, []byte("half a cert"))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
@@ -235,7 +237,7 @@ func TestListen_RefusesReachableAddressesWithoutTLSAndToken(t *testing.T) {
 			"nothing": {}, "no token": {CertFile: full.CertFile, KeyFile: full.KeyFile}, "no certificate": {TokenFile: full.TokenFile},
 		} {
 			_, err := with(access).Listen(t.Context(), address)
-			require.ErrorContains(t, err, "a certificate and a token file are required", "%s %s", address, name)
+			require.ErrorContains(t, err, "a certificate is required, and a token file, a client CA or a TokenReviewer", "%s %s", address, name)
 		}
 	}
 	for _, address := range []string{"127.0.0.1", "127.0.0.1:http:1", "nowhere.invalid:1"} {
@@ -244,11 +246,41 @@ func TestListen_RefusesReachableAddressesWithoutTLSAndToken(t *testing.T) {
 	}
 	l, err := with(full).Listen(t.Context(), "0.0.0.0:0")
 	require.NoError(t, err)
-	require.ErrorContains(t, with(kubeletapi.Access{}).Run(t.Context(), l), "a certificate and a token file are required")
-	require.ErrorIs(t, l.Close(), net.ErrClosed, "Run closes what it may not serve")
+	require.ErrorContains(t, with(kubeletapi.Access{}).Run(t.Context(), l), "a certificate is required, and a token file, a client CA or a TokenReviewer")
+	require.ErrorIs(t, l.Close(), net.ErrClosed, "Run must close a listener that it rejects")
 	l, err = with(kubeletapi.Access{}).Listen(t.Context(), "localhost:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
+}
+
+func TestAccess_GetCertificateReplacesTheFiles(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, 1)
+	pair, err := tls.X509KeyPair(cert, key)
+	require.NoError(t, err)
+	var issued atomic.Bool
+	token := filepath.Join(t.TempDir(), "token")
+	writeFile(t, token, []byte("secret"))
+	url, _ := run(t, kubeletapi.Config{Access: kubeletapi.Access{TokenFile: token, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if !issued.Load() {
+			return nil, errors.New("no certificate yet")
+		}
+		return &pair, nil
+	}}})
+	require.True(t, strings.HasPrefix(url, "https://"), url)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/livez", http.NoBody)
+	require.NoError(t, err)
+	_, err = client.Do(request)
+	require.ErrorContains(t, err, "tls: internal error")
+	issued.Store(true)
+	code, _, body := get(t, client, url+"/livez")
+	require.Equal(t, http.StatusOK, code, body)
+
+	_, err = kubeletapi.New(kubeletapi.Config{Agent: &fake{}, Access: kubeletapi.Access{
+		CertFile: "/c", KeyFile: "/k", GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil },
+	}})
+	require.ErrorContains(t, err, "CertFile and GetCertificate: must not both be set")
 }
 
 func TestNew_ReportsEveryProblem(t *testing.T) {
@@ -259,7 +291,7 @@ func TestNew_ReportsEveryProblem(t *testing.T) {
 	require.ErrorContains(t, err, "field Agent is required")
 	require.ErrorContains(t, err, "MaxStreams")
 	require.ErrorContains(t, err, "Checks[0]")
-	require.ErrorContains(t, err, "CertFile and KeyFile must both be set")
+	require.ErrorContains(t, err, "CertFile and KeyFile: must both be set")
 	empty := filepath.Join(t.TempDir(), "empty")
 	writeFile(t, empty, nil)
 	_, err = kubeletapi.New(kubeletapi.Config{Agent: &fake{}, Access: kubeletapi.Access{TokenFile: empty, CertFile: empty, KeyFile: "/nowhere"}})
@@ -283,7 +315,7 @@ func TestRun_ThousandConnections(t *testing.T) {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		require.NoError(t, err)
 		open = append(open, c)
-		switch i % 3 { // an idle connection, a connection with half a request, a connection that is open after its response
+		switch i % 3 { // an idle connection; a connection with an incomplete request; a connection that stays open after its response
 		case 1:
 			fmt.Fprint(c, "GET / HTTP/1.1\r\nHo")
 		case 2:
@@ -311,12 +343,12 @@ func TestRun_RefusesLargeHeadersAndOtherMethods(t *testing.T) {
 	defer c.Close()
 	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: localhost\r\nX: %s\r\n\r\n", strings.Repeat("x", 1<<20))
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err == nil { // otherwise the server has closed the connection during the request
+	if err == nil { // an error means that the server has closed the connection during the request
 		require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, answer.StatusCode)
 		require.NoError(t, answer.Body.Close())
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions} {
-		for _, path := range []string{"/", "/healthz", "/agent/events"} {
+		for _, path := range []string{"/", "/livez", "/agent/events"} {
 			r, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader("x"))
 			require.NoError(t, err)
 			answer, err := http.DefaultClient.Do(r)
@@ -328,5 +360,5 @@ func TestRun_RefusesLargeHeadersAndOtherMethods(t *testing.T) {
 	code, _, _ := get(t, http.DefaultClient, url+"/nothing")
 	require.Equal(t, http.StatusNotFound, code)
 	code, _, _ = get(t, http.DefaultClient, url+"/configz")
-	require.Equal(t, http.StatusNotFound, code, "an endpoint that the config does not have")
+	require.Equal(t, http.StatusNotFound, code, "an endpoint that is not configured must not exist")
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// explained explains the pod ns/p, and returns an error for other pods.
+// explained returns an agent that explains the pod ns/p, and returns an error for other pods.
 func explained() *fake {
 	later := at.Add(time.Minute)
 	return &fake{
@@ -128,15 +128,16 @@ func TestSummary_IncompleteSummaryIsServed(t *testing.T) {
 
 func TestPprof_IsServedWhenEnabled(t *testing.T) {
 	t.Parallel()
-	url, _ := run(t, kubeletapi.Config{Pprof: true, Metrics: page("metrics"), ProbeMetrics: page("probes"), ResourceMetrics: page("resource")})
+	url, _ := run(t, kubeletapi.Config{Pprof: true, Metrics: page("metrics"), ProbeMetrics: page("probes"), ResourceMetrics: page("resource"), CadvisorMetrics: page("cadvisor")})
 	for path, want := range map[string]string{
 		"/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/cmdline": "test",
-		"/metrics": "metrics", "/metrics/probes": "probes", "/metrics/resource": "resource",
+		"/metrics": "metrics", "/metrics/probes": "probes", "/metrics/resource": "resource", "/metrics/cadvisor": "cadvisor",
 	} {
 		code, _, body := get(t, http.DefaultClient, url+path)
 		require.Equal(t, http.StatusOK, code, path)
 		require.Contains(t, body, want, path)
 	}
-	code, _ := ask(t, kubeletapi.Config{}, "/debug/pprof/")
-	require.Equal(t, http.StatusNotFound, code)
+	code, body := ask(t, kubeletapi.Config{}, "/debug/pprof/")
+	require.Equal(t, http.StatusMethodNotAllowed, code)
+	require.Equal(t, "profiling endpoint is disabled.\n", body)
 }

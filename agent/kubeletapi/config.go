@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -26,6 +26,9 @@ import (
 type Agent interface {
 	PodReader
 	NodeReader
+	// Changes returns a channel that gets a message when the result of Pods may have changed. It
+	// is closed when ctx is done.
+	Changes(ctx context.Context) <-chan struct{}
 }
 
 // PodReader returns pods, their probes and explanations.
@@ -72,12 +75,51 @@ type Config struct {
 	// /metrics/resource; Page serves /agent/, to which / redirects. A path whose handler is nil
 	// does not exist.
 	Metrics, ProbeMetrics, ResourceMetrics, Page http.Handler
+	// CadvisorMetrics serves /metrics/cadvisor. If it is nil, the path does not exist.
+	CadvisorMetrics http.Handler
 	// Streams starts commands and streams in the runtime for /exec, /attach, /portForward and
-	// /run. It requires Access.TokenFile, because clients may run commands as root. If Streams
-	// is nil, these paths respond that they are disabled.
+	// /run. It requires an Access that authenticates clients, because clients may run commands as
+	// root. If Streams is nil, these paths respond that they are disabled.
 	Streams Streams
+	// StreamIdleTimeout is the time after which the server closes a stream on which no byte has
+	// been sent or received. Default 4h, as streamingConnectionIdleTimeout of the kubelet.
+	StreamIdleTimeout time.Duration
+	// WebSocketStream is called for each stream that the server translates from WebSocket to SPDY,
+	// with exec, attach or portforward. Optional.
+	WebSocketStream func(subresource string)
+	// Operations restarts pods and pulls images for /agent/restart and /agent/pull. It requires
+	// an Access that authenticates clients. If Operations is nil, these paths respond that they are
+	// disabled.
+	Operations Operations
 	// Pprof enables /debug/pprof/.
 	Pprof bool
+	// SLIMetrics serves /metrics/slis, the results of health checks. If SLIMetrics is nil, the
+	// path does not exist.
+	SLIMetrics http.Handler
+	// NoDebugging disables the endpoints for debugging, as enableDebuggingHandlers: false does in
+	// the kubelet: streams, logs, running pods and profiles respond that they are disabled, and
+	// /configz, /checkpoint, /statusz, /flagz and /debug/flags/v do not exist.
+	NoDebugging bool
+	// Flags returns the flags of the program with their values, for /flagz. It must mask secret
+	// values. If Flags is nil, /flagz does not exist.
+	Flags func() map[string]string
+	// LogLevel is the level of the program's logs, which clients change at /debug/flags/v. If
+	// LogLevel is nil, /debug/flags/v responds that it is disabled.
+	LogLevel *slog.LevelVar
+	// Checkpoints writes checkpoints of containers for /checkpoint. Their files are in the folder
+	// CheckpointDir, which the server creates if it is missing. If Checkpoints is nil,
+	// /checkpoint does not exist.
+	Checkpoints   Checkpointer
+	CheckpointDir string
+	// SystemLogs is the folder of the node's logs, such as /var/log, for /logs/. If SystemLogs is
+	// empty, /logs/ responds that it is disabled.
+	SystemLogs string
+	// Journal runs journalctl with args and writes its output to w, as [Journalctl] does.
+	// /logs/?query=SERVICE responds with this output. Journal requires SystemLogs. If Journal is
+	// nil, /logs/ ignores the parameters of a request.
+	Journal func(ctx context.Context, w io.Writer, args ...string) error
+	// Observer has callbacks for metrics. Optional.
+	Observer Observer
 
 	// Access decides which clients are allowed. See also [Server.Listen].
 	Access Access
@@ -89,35 +131,9 @@ type Config struct {
 	// Clock is the time source. Default: the system clock. Deadlines of connections use real
 	// time.
 	Clock clock.WithTicker
-	// Logger receives errors that no response contains. Default: discard.
+	// Logger receives structured logs, such as refused requests and errors that no response
+	// contains. Default: discard.
 	Logger *slog.Logger
-}
-
-// Access decides which clients are allowed, and whether connections are encrypted.
-type Access struct {
-	// CertFile and KeyFile are the PEM files of the serving certificate and its key. If both
-	// are empty, connections are not encrypted. Set both or neither.
-	CertFile, KeyFile string
-	// TokenFile is the file with the bearer token that requests must have. While the file can't
-	// be read or has no token, all requests that need a token are refused. Default: requests
-	// need no token.
-	TokenFile string
-}
-
-// URL returns the URL of a Server with this access that listens on addr.
-func (a Access) URL(addr net.Addr) string {
-	if a.CertFile != "" {
-		return "https://" + addr.String()
-	}
-	return "http://" + addr.String()
-}
-
-// Validate reports every problem with a, joined. It opens no file.
-func (a Access) Validate() error {
-	if (a.CertFile == "") != (a.KeyFile == "") {
-		return errors.New("CertFile and KeyFile must both be set, or neither")
-	}
-	return nil
 }
 
 // Streams starts commands and streams in the runtime. *cri.Client implements it. Exec, Attach and
@@ -170,6 +186,10 @@ type Check struct {
 func (c Config) withDefaults() Config {
 	c.MaxConnections = cmp.Or(c.MaxConnections, 500)
 	c.MaxStreams = cmp.Or(c.MaxStreams, min(100, c.MaxConnections/2))
+	c.StreamIdleTimeout = cmp.Or(c.StreamIdleTimeout, 4*time.Hour)
+	if c.WebSocketStream == nil {
+		c.WebSocketStream = func(string) {}
+	}
 	if c.Info == nil {
 		c.Info = func() api.Agent { return api.Agent{} }
 	}
@@ -194,11 +214,18 @@ func (c Config) Validate() error {
 	if c.MaxConnections < 0 || c.MaxStreams < 0 {
 		errs = append(errs, errors.New("fields MaxConnections and MaxStreams: must not be negative"))
 	}
+	if c.StreamIdleTimeout < 0 {
+		errs = append(errs, errors.New("field StreamIdleTimeout: must not be negative"))
+	}
 	if d := c.withDefaults(); d.MaxStreams >= d.MaxConnections {
 		errs = append(errs, fmt.Errorf("field MaxStreams: must be less than MaxConnections, which is %d", d.MaxConnections))
 	}
-	if c.Streams != nil && c.Access.TokenFile == "" {
-		errs = append(errs, errors.New("field Streams: requires Access.TokenFile, because every client could run commands in containers"))
+	if c.Streams != nil && !c.Access.Authenticates() {
+		errs = append(errs, errors.New("field Streams: requires Access.TokenFile, ClientCAFile or TokenReviewer, because every client could run commands in containers"))
+	}
+	errs = append(errs, c.debuggingProblems()...)
+	if c.Operations != nil && !c.Access.Authenticates() {
+		errs = append(errs, errors.New("field Operations: requires Access.TokenFile, ClientCAFile or TokenReviewer, because every client could stop containers"))
 	}
 	for i, check := range c.Checks {
 		if check.Name == "" || check.Run == nil {

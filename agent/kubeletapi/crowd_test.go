@@ -27,7 +27,7 @@ func (p *pipes) busyClients(n int) (all []net.Conn) {
 	return all
 }
 
-// livez asks for /livez on a connection and requires the answer within a second.
+// livez requests /livez on a connection and requires a response within a second.
 func livez(t *testing.T, c net.Conn) {
 	t.Helper()
 	asked := time.Now()
@@ -62,8 +62,8 @@ func TestLivez_SlowClientSurvivesAFlood(t *testing.T) {
 		open := p.busyClients(20)
 		c := p.dial()
 		synctest.Wait()
-		// Fewer new connections than the limit must not close a connection that is
-		// newer than the busy connections.
+		// New connections, fewer than the limit, must not close a connection that is newer
+		// than the busy connections.
 		open = append(open, p.busyClients(19)...)
 		livez(t, c)
 		closeConns(t, append(open, c)...)
@@ -76,7 +76,7 @@ func TestStream_StaysOpenAtTheConnectionLimit(t *testing.T) {
 		p, stop := serve(t, kubeletapi.Config{Page: page("x"), Events: fixed{}, MaxConnections: 20})
 		stream, closeStream := p.ask(t, "/agent/events?watch", "Accept: text/event-stream\r\n")
 		open := p.busyClients(60)
-		require.Equal(t, ":", stream.line(), "the heartbeat")
+		require.Equal(t, ":", stream.line(), "heartbeat of the event stream")
 		require.NoError(t, closeStream())
 		closeConns(t, open...)
 		require.NoError(t, stop())
@@ -95,9 +95,9 @@ func TestPage_ClientThatReadsNothingIsDisconnected(t *testing.T) {
 				p, stop := serve(t, kubeletapi.Config{Page: page("x"), Events: fixed{}})
 				c := p.dial()
 				fmt.Fprint(c, request)
-				time.Sleep(6 * time.Second) // of the bubble's clock
+				time.Sleep(6 * time.Second) // time of the bubble
 				answer, err := io.ReadAll(c)
-				require.NoError(t, err, "closed by the server")
+				require.NoError(t, err, "the server must close the connection")
 				require.Empty(t, answer)
 				require.NoError(t, c.Close())
 				require.NoError(t, stop())

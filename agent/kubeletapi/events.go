@@ -69,7 +69,7 @@ func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, since uint6
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer
 	tick := s.cfg.Clock.NewTicker(heartbeat)
 	defer tick.Stop()
-	events, next, _ := s.cfg.Events.After(since) // ignored: the client may ask for events that are too old
+	events, next, _ := s.cfg.Events.After(since) // complete is ignored: the client may request events that are already deleted
 	for {
 		if _, err := w.Write(eventLines(events, sse)); err != nil {
 			return

@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/eventlog"
 )
 
-// fixed is a log without events.
+// fixed is an empty log.
 type fixed struct{}
 
 func (fixed) After(uint64) ([]api.Event, uint64, bool) { return nil, 0, true }
@@ -52,7 +52,7 @@ func TestEvents_ListAfterANumber(t *testing.T) {
 	require.Equal(t, []string{"3 Three"}, reasons("/agent/events?since=2"))
 	require.Equal(t, []string{"3 Three"}, reasons("/agent/events?since=0", "Last-Event-ID", "2"))
 	require.Empty(t, reasons("/agent/events?since=3&watch=false"))
-	require.Len(t, reasons("/agent/events?since=4"), 3, "of an agent before this one")
+	require.Len(t, reasons("/agent/events?since=4"), 3, "a number of an earlier agent must return all events")
 	for _, bad := range []string{"x", "-1", "1.5", "99999999999999999999"} {
 		code, body := ask(t, cfg, "/agent/events?watch&since="+bad)
 		require.Equal(t, http.StatusBadRequest, code)
@@ -60,7 +60,7 @@ func TestEvents_ListAfterANumber(t *testing.T) {
 	}
 }
 
-// client is a client on a connection in memory, in the test's time.
+// client is a client on an in-memory connection that uses the bubble's time.
 type client struct {
 	t      *testing.T
 	reader *bufio.Reader
@@ -91,13 +91,13 @@ func TestEvents_WatchInBothForms(t *testing.T) {
 		lines, closeLines := p.ask(t, "/agent/events?watch")
 		sse, closeSSE := p.ask(t, "/agent/events?since=1", "Accept: text/event-stream\r\n")
 		require.Contains(t, lines.line(), `"number":1,`)
-		time.Sleep(14 * time.Second) // longer than a request may take
+		time.Sleep(14 * time.Second) // longer than the timeout of a request
 		add(log, "Two")
 		require.Contains(t, lines.line(), `"reason":"Two"`)
 		require.Equal(t, "id: 2", sse.line())
 		require.Contains(t, sse.line(), `data: {"number":2,`)
 		require.Empty(t, sse.line())
-		require.Equal(t, ":", sse.line(), "it is still there")
+		require.Equal(t, ":", sse.line(), "the watch must still be open")
 		require.Empty(t, sse.line())
 		var readers sync.WaitGroup
 		for _, c := range []client{lines, sse} {
@@ -106,7 +106,7 @@ func TestEvents_WatchInBothForms(t *testing.T) {
 		time.Sleep(time.Hour)
 		began := time.Now()
 		require.NoError(t, stop())
-		require.Less(t, time.Since(began), time.Second, "streams end at once")
+		require.Less(t, time.Since(began), time.Second, "streams must end at once")
 		readers.Wait()
 		require.NoError(t, closeLines())
 		require.NoError(t, closeSSE())
@@ -119,7 +119,7 @@ func TestEvents_SlowReaderGetsEventsLost(t *testing.T) {
 		p, stop := serve(t, kubeletapi.Config{Events: log})
 		c, closeIt := p.ask(t, "/agent/events?watch")
 		add(log, "One")
-		synctest.Wait() // the server writes, and the client does not read
+		synctest.Wait() // the server is blocked in a write, because the client does not read
 		for i := range 10 {
 			add(log, fmt.Sprint("More", i))
 		}
@@ -130,10 +130,10 @@ func TestEvents_SlowReaderGetsEventsLost(t *testing.T) {
 		require.EqualValues(t, 1, last.Number)
 		require.Contains(t, last.Message, "?since=1")
 		_, err := c.reader.ReadString('\n')
-		require.Error(t, err, "that was the last line")
+		require.Error(t, err, "the stream must end after this line")
 		require.NoError(t, closeIt())
 
-		// A client that reads nothing is disconnected.
+		// A client that does not read is disconnected.
 		c, closeIt = p.ask(t, "/agent/events?watch")
 		add(log, "Again")
 		began := time.Now()

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +56,7 @@ func startWeb(events *eventlog.Log) (a *agent.Agent, stop func() error) {
 	return a, func() error { cancel(); return <-ended }
 }
 
-// A server has endpoints of the kubelet and endpoints of its own. A program listens with
+// A server has endpoints of the kubelet and its own endpoints. A program listens with
 // [kubeletapi.Server.Listen] and serves with [kubeletapi.Server.Run]; Handler is for tests.
 func Example() {
 	events := eventlog.New(eventlog.Config{})
@@ -95,4 +98,58 @@ func Example() {
 	// example on node1 <nil>
 	// explain: [all its containers run and are ready] <nil>
 	// <nil>
+}
+
+// staff is a TokenReviewer and an Authorizer. A program with an API server sends a TokenReview and a
+// SubjectAccessReview instead.
+type staff struct{}
+
+func (staff) ReviewToken(_ context.Context, token string) (kubeletapi.User, bool, error) {
+	return kubeletapi.User{Name: "prometheus", Groups: []string{"monitoring"}}, token == "secret", nil
+}
+
+func (staff) Authorize(_ context.Context, a kubeletapi.Attributes) (allowed bool, reason string, err error) {
+	return a.Verb == "get" && a.Subresource == "metrics" && slices.Contains(a.User.Groups, "monitoring"), "", nil
+}
+
+// An Authorizer decides which requests a user may make: here, members of the group monitoring may
+// read metrics.
+func ExampleAuthorizer() {
+	a, stop := startWeb(eventlog.New(eventlog.Config{}))
+	s, err := kubeletapi.New(kubeletapi.Config{
+		Agent: a, Metrics: http.NotFoundHandler(), // or package metrics
+		Access: kubeletapi.Access{TokenReviewer: staff{}, Authorizer: staff{}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	listener, err := s.Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, listener) }()
+
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, r := range []struct{ path, token string }{{"/metrics", "wrong"}, {"/pods", "secret"}} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+listener.Addr().String()+r.path, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+r.token)
+		answer, err := client.Do(request)
+		if err != nil {
+			log.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		fmt.Println(answer.StatusCode, strings.TrimSpace(string(text)), err, answer.Body.Close())
+	}
+
+	cancel()
+	fmt.Println(<-ended, stop())
+	// Output:
+	// 401 Unauthorized <nil> <nil>
+	// 403 Forbidden (user=prometheus, verb=get, resource=nodes, subresource(s)=[pods proxy]) <nil> <nil>
+	// <nil> <nil>
 }

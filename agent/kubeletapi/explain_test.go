@@ -91,7 +91,7 @@ func TestExplain_ReturnsTheAgentsExplanation(t *testing.T) {
 
 	f.explain = func(types.UID) (agent.Explanation, error) { return agent.Explanation{Pod: p}, nil }
 	_, body := ask(t, kubeletapi.Config{Agent: f}, "/agent/explain/ns/p")
-	require.Contains(t, body, `"why":[],"next":[],`, "lists in JSON")
+	require.Contains(t, body, `"why":[],"next":[],`, "JSON lists must be empty, not null")
 }
 
 func TestExplain_ProblemsOfTheManifestComeFirst(t *testing.T) {
@@ -101,7 +101,7 @@ func TestExplain_ProblemsOfTheManifestComeFirst(t *testing.T) {
 		{File: "/etc/pods/web.yaml", Err: errors.New("no containers")},
 		{File: "/etc/pods/all.yaml", Err: duplicate("ns/web-node1")},
 		{File: "/etc/pods/one.yaml", Err: fmt.Errorf("document 1: %w", duplicate("other/web-node1"))},
-		{File: "/etc/pods/db.yaml", Err: errors.New(`spec.containers[0].volumeMounts[0].name: Not found: "web"`)}, // a volume
+		{File: "/etc/pods/db.yaml", Err: errors.New(`spec.containers[0].volumeMounts[0].name: Not found: "web"`)}, // a problem of a volume
 		{File: "/etc/pods/web2.yaml", Err: errors.New(`pod "web2": no containers`)},
 	}
 	cfg := kubeletapi.Config{Agent: byUID(podOf("web-node1", agent.Admitted)), Problems: func() []kubeletapi.Problem { return problems }}

@@ -80,10 +80,10 @@ func (w *watched[T]) check(now time.Time) {
 	case problem == "":
 		w.log.Info("the certificate or token files are usable again", "files", w.paths)
 	case !w.deleteOnError:
-		w.log.Error("could not reload the certificate, the previous one stays in use", "files", w.paths, "err", problem)
+		w.log.Error("could not reload the certificates, the previous certificates stay in use", "files", w.paths, "err", problem)
 	case before == "":
 		w.value.Store(nil)
-		w.log.Error("could not read the token file, all requests except for /livez and the status page are refused until it can be read", "files", w.paths, "err", problem)
+		w.log.Error("could not read the token file, its token is refused until the file can be read", "files", w.paths, "err", problem)
 	}
 }
 
@@ -161,12 +161,8 @@ func newFileCert(certFile, keyFile string, log *slog.Logger) (*fileCert, error) 
 	return &fileCert{file: w}, nil
 }
 
-func (c *fileCert) config() *tls.Config {
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			cert, _ := c.file.get() // never deleted: see deleteOnError
-			return cert, nil
-		},
-	}
+// get implements GetCertificate of [tls.Config].
+func (c *fileCert) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	cert, _ := c.file.get() // never deleted: see deleteOnError
+	return cert, nil
 }

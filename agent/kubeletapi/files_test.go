@@ -39,7 +39,7 @@ func TestFiles_SlowDiskDelaysOnlyOneRequest(t *testing.T) {
 	}
 	go func() { slow <- get() }()
 	<-begun
-	require.Equal(t, "one", get(), "others don't wait")
+	require.Equal(t, "one", get(), "other callers must not wait for the file")
 	reads <- struct{}{}
 	require.Equal(t, "three", <-slow)
 	require.Equal(t, "three", get())
@@ -70,7 +70,7 @@ func TestFiles_UnusableFileIsLoggedOnce(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, step.want, text, step.text)
 		}
-		require.Equal(t, step.told, strings.Count(log.String(), "the previous one stays in use"), log.String())
+		require.Equal(t, step.told, strings.Count(log.String(), "the previous certificates stay in use"), log.String())
 	}
 }
 

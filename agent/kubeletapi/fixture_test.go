@@ -23,18 +23,28 @@ var (
 	_ agent.EventRecorder = (*eventlog.Log)(nil)
 )
 
-// at is the current time in these tests.
+// at is the current time of these tests.
 var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fake is an agent that returns the values of its fields. A nil function returns nothing.
 type fake struct {
 	pods    []agent.Pod
-	probes  []agent.Probe // of each pod
+	probes  []agent.Probe // probes of each pod
 	node    *corev1.Node
 	health  []agent.Check
 	explain func(types.UID) (agent.Explanation, error)
 	summary func(context.Context) (*statsapi.Summary, error)
 	plan    func(context.Context) (agent.Plan, error)
+	changes func(context.Context) <-chan struct{}
+}
+
+func (f *fake) Changes(ctx context.Context) <-chan struct{} {
+	if f.changes == nil {
+		none := make(chan struct{})
+		context.AfterFunc(ctx, func() { close(none) })
+		return none
+	}
+	return f.changes(ctx)
 }
 
 func (f *fake) Pods() []agent.Pod { return f.pods }
@@ -78,7 +88,7 @@ func (f *fake) PlanEviction(ctx context.Context) (eviction.Decision, error) {
 	return p.Eviction, err
 }
 
-// withAgent adds an agent without pods to a configuration that has none.
+// withAgent adds an agent without pods to a configuration that has no agent.
 func withAgent(cfg kubeletapi.Config) kubeletapi.Config {
 	if cfg.Agent == nil {
 		cfg.Agent = &fake{}

@@ -64,10 +64,10 @@ func (s *Server) wasReady(node *corev1.Node) bool {
 
 // healthHandler responds with "ok" if every check passes, otherwise with 500 and the failed
 // checks. With ?verbose the response lists every check.
-func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
+func (s *Server) healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
-		all, failed := healthReport(checks(), query["exclude"])
+		all, failed := healthReport(s.observedChecks(endpoint, checks()), query["exclude"])
 		w.Header().Set("Content-Type", plainText)
 		verdict := "passed"
 		if failed != "" {
@@ -85,8 +85,24 @@ func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
 	}
 }
 
+// observedChecks returns checks that pass their results to the Observer.
+func (s *Server) observedChecks(endpoint string, checks []Check) []Check {
+	if s.cfg.Observer.Checked == nil {
+		return checks
+	}
+	observed := slices.Clone(checks)
+	for i, c := range checks {
+		observed[i].Run = func() error {
+			err := c.Run()
+			s.cfg.Observer.Checked(endpoint, c.Name, err)
+			return err
+		}
+	}
+	return observed
+}
+
 // healthCheck responds to /healthz/NAME with the result of one check of /healthz, in the form of
-// the kubelet. Like the kubelet it has the checks ping, log and syncloop.
+// the kubelet. As in the kubelet, /healthz/ping, /healthz/log and /healthz/syncloop also exist.
 func (s *Server) healthCheck(w http.ResponseWriter, r *http.Request) {
 	checks := append(s.healthzChecks(),
 		Check{Name: "log", Run: func() error { return nil }}, // no log line waits in a buffer

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
@@ -85,14 +85,14 @@ func TestHealthz_FailsWhenTheNodeStaysNotReadyOrARestartHelps(t *testing.T) {
 	const runtimeNoted = "[+]ping ok\n[+]runtime ok\n  no\n  answer\n  since noon\nhealthz check passed\n"
 	since := func(ago time.Duration) *corev1.Node {
 		node := nodeNamed("n", corev1.ConditionFalse)
-		node.Status.Conditions[0].LastTransitionTime.Time = clock.RealClock{}.Now().Add(-ago)
+		node.Status.Conditions[0].LastTransitionTime.Time = at.Add(-ago)
 		return node
 	}
 	for name, c := range map[string]struct {
 		node           *corev1.Node
 		checks         []agent.Check
 		healthz, ready int
-		verbose        string // of healthz
+		verbose        string // body of /healthz?verbose
 	}{
 		"all is well": {nodeNamed("n", corev1.ConditionFalse), []agent.Check{well}, healthy, healthy, "[+]ping ok\n[+]logs ok\n  2 files\nhealthz check passed\n"},
 		"the runtime restarts": {
@@ -110,7 +110,7 @@ func TestHealthz_FailsWhenTheNodeStaysNotReadyOrARestartHelps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := kubeletapi.Config{Agent: &fake{node: c.node, health: c.checks}}
+			cfg := kubeletapi.Config{Agent: &fake{node: c.node, health: c.checks}, Clock: testingclock.NewFakeClock(at)}
 			code, body := ask(t, cfg, "/healthz?verbose")
 			require.Equal(t, c.healthz, code)
 			require.Equal(t, c.verbose, body)

@@ -14,7 +14,7 @@ import (
 )
 
 // Listen listens on a TCP address for [Server.Run]. It returns an error for an address that
-// other machines can reach, unless [Config].Access has a certificate and a token.
+// other machines can reach, unless [Config].Access has a certificate and authenticates clients.
 func (s *Server) Listen(ctx context.Context, address string) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -28,12 +28,12 @@ func (s *Server) Listen(ctx context.Context, address string) (net.Listener, erro
 }
 
 // mayListen returns an error if other machines can reach addr and the server lacks a certificate
-// or a token.
+// or a way to authenticate clients.
 func (s *Server) mayListen(addr net.Addr) error {
-	if isLoopback(addr) || s.cert != nil && s.token != nil {
+	if isLoopback(addr) || s.cfg.Access.encrypts() && s.users != nil {
 		return nil
 	}
-	return fmt.Errorf("other machines can reach %s: a certificate and a token file are required", addr)
+	return fmt.Errorf("other machines can reach %s: a certificate is required, and a token file, a client CA or a TokenReviewer", addr)
 }
 
 // connections tracks the open connections. If a new connection exceeds the limit, connections
@@ -42,6 +42,8 @@ func (s *Server) mayListen(addr net.Addr) error {
 // starts to handle a request, and when the response is complete. Streams are not closed.
 type connections struct {
 	limit int
+	// invalid is called when a connection ends whose last request was not complete or not valid.
+	invalid func(net.Conn)
 
 	mu      sync.Mutex
 	open    map[net.Conn]connState
@@ -52,8 +54,9 @@ type connections struct {
 
 // connState is the state of a connection.
 type connState struct {
-	since  uint64 // number of the change that set the state
-	stream bool   // the response is a stream
+	since   uint64 // number of the change that set the state
+	stream  bool   // the response is a stream
+	reading bool   // net/http has read at least a part of a request, and has not called the handler
 }
 
 // connKey is the context key of a request's connection.
@@ -106,29 +109,47 @@ func (c *connections) set(conn net.Conn, state connState) {
 
 // changed implements [http.Server.ConnState].
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch state {
-	case http.StateNew, http.StateIdle:
-		c.set(conn, connState{})
-	case http.StateActive: // not counted as a change: the rest of the request may never arrive
-	case http.StateHijacked, http.StateClosed:
-		delete(c.open, conn)
+	if c.update(conn, state) {
+		c.invalid(conn)
+	}
+	if state == http.StateHijacked || state == http.StateClosed {
 		c.serving.Done() // net/http does not serve the connection any more
 	}
-	if state == http.StateNew {
+}
+
+// update records the state of a connection. It reports whether the connection has ended during an
+// incomplete or invalid request.
+func (c *connections) update(conn net.Conn, state http.ConnState) (invalid bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was, open := c.open[conn]
+	switch state {
+	case http.StateNew:
 		c.serving.Add(1)
+		c.set(conn, connState{})
+		if len(c.open) > c.limit {
+			c.closeOne()
+		}
+	case http.StateIdle:
+		c.set(conn, connState{})
+	case http.StateActive: // not counted as a change: the rest of the request may never arrive
+		if open {
+			was.reading = true
+			c.open[conn] = was
+		}
+	case http.StateHijacked, http.StateClosed:
+		delete(c.open, conn)
+		return was.reading
 	}
-	if state == http.StateNew && len(c.open) > c.limit {
-		c.closeOne()
-	}
+	return false
 }
 
 // wait waits until no connection is served any more. The caller must not accept connections during
 // the wait.
 func (c *connections) wait() { c.serving.Wait() }
 
-// closeOne closes the connection with the oldest state change, streams excluded. Callers hold mu.
+// closeOne closes the connection with the oldest state change. It never closes a stream. Callers
+// hold mu.
 func (c *connections) closeOne() {
 	var oldest net.Conn
 	for conn, state := range c.open {

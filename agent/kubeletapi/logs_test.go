@@ -107,7 +107,7 @@ func TestLogs_NamesSelectAPodAndAContainer(t *testing.T) {
 		require.Equal(t, want, body, path)
 	}
 	code, _ := ask(t, kubeletapi.Config{Agent: cfg.Agent}, "/containerLogs/ns/p/c")
-	require.Equal(t, http.StatusNotFound, code, "without Config.PodLogs")
+	require.Equal(t, http.StatusNotFound, code, "logs require Config.PodLogs")
 }
 
 // changing is a fake whose only pod changes.

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// podList returns the answer to a request for a PodList.
+// podList returns the response to a request for a PodList.
 func podList(t *testing.T, a kubeletapi.Agent, path string) corev1.PodList {
 	t.Helper()
 	w := answer(t, kubeletapi.Config{Agent: a}, path)

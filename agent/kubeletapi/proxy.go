@@ -1,21 +1,19 @@
 package kubeletapi
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/agent"
@@ -49,38 +47,38 @@ func streamsDisabled(w http.ResponseWriter, _ *http.Request) {
 
 // exec connects the client with a command in a container.
 func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
-	id, streams, err := s.requestedStreams(r)
+	pod, id, streams, err := s.requestedStreams(r)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	s.proxy(w, r, func(ctx context.Context) (string, error) {
+	s.connect(w, r, stream{subresource: "exec", runs: s.containerRuns(pod, id), wanted: streams, open: func(ctx context.Context) (string, error) {
 		answer, err := s.cfg.Streams.Exec(ctx, &runtimeapi.ExecRequest{
 			ContainerId: id, Cmd: r.URL.Query()[corev1.ExecCommandParam],
 			Tty: streams.tty, Stdin: streams.stdin, Stdout: streams.stdout, Stderr: streams.stderr,
 		})
 		return answer.GetUrl(), err
-	})
+	}})
 }
 
 // attach connects the client with the main process of a container.
 func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
-	id, streams, err := s.requestedStreams(r)
+	pod, id, streams, err := s.requestedStreams(r)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	s.proxy(w, r, func(ctx context.Context) (string, error) {
+	s.connect(w, r, stream{subresource: "attach", runs: s.containerRuns(pod, id), wanted: streams, open: func(ctx context.Context) (string, error) {
 		answer, err := s.cfg.Streams.Attach(ctx, &runtimeapi.AttachRequest{
 			ContainerId: id, Tty: streams.tty, Stdin: streams.stdin, Stdout: streams.stdout, Stderr: streams.stderr,
 		})
 		return answer.GetUrl(), err
-	})
+	}})
 }
 
 // portForward connects the client with ports of a pod.
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
-	ports, err := parsePorts(r.URL.Query())
+	ports, err := requestedPorts(r)
 	if err != nil {
 		refuse(w, badRequest(err))
 		return
@@ -95,15 +93,15 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		refuse(w, notFound("pod %q has no ready sandbox", pod.Spec.Name))
 		return
 	}
-	s.proxy(w, r, func(ctx context.Context) (string, error) {
+	s.connect(w, r, stream{subresource: "portforward", runs: s.sandboxReady(pod.Spec.UID, sandbox.GetId()), open: func(ctx context.Context) (string, error) {
 		answer, err := s.cfg.Streams.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: sandbox.GetId(), Port: ports})
 		return answer.GetUrl(), err
-	})
+	}})
 }
 
 // run runs a command in a container, and responds with its output when the command has ended.
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
-	id, err := s.runningContainer(r)
+	_, id, err := s.runningContainer(r)
 	if err != nil {
 		refuse(w, err)
 		return
@@ -120,14 +118,14 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// requestedStreams returns the ID of the running container that a request for exec or attach
-// names, and the streams that the client wants.
-func (s *Server) requestedStreams(r *http.Request) (id string, wanted streams, err error) {
+// requestedStreams returns the pod and the ID of the running container that a request for exec or
+// attach names, and the streams that the client wants.
+func (s *Server) requestedStreams(r *http.Request) (pod types.UID, id string, wanted streams, err error) {
 	if wanted, err = parseStreams(r.URL.Query()); err != nil {
-		return "", wanted, badRequest(err)
+		return "", "", wanted, badRequest(err)
 	}
-	id, err = s.runningContainer(r)
-	return id, wanted, err
+	pod, id, err = s.runningContainer(r)
+	return pod, id, wanted, err
 }
 
 // streams are the streams that a client of exec or attach requests.
@@ -144,10 +142,15 @@ func parseStreams(query url.Values) (streams, error) {
 	return s, nil
 }
 
-// parsePorts parses the ports of a port-forward: any number of parameters, each with ports that
-// are separated by commas. A client that uses SPDY names the ports later, and has no parameter.
-func parsePorts(query url.Values) (ports []int32, err error) {
-	for _, text := range query[corev1.PortHeader] {
+// requestedPorts returns the ports of a port-forward: any number of parameters, each with ports
+// that are separated by commas. A client that uses WebSocket must send these parameters. With SPDY,
+// a client names a port when it opens a connection to the port.
+func requestedPorts(r *http.Request) (ports []int32, err error) {
+	parameters := r.URL.Query()[corev1.PortHeader]
+	if len(parameters) == 0 && isWebSocket(r) && tunnelProtocol(r) == "" {
+		return nil, errors.New(`query parameter "port" is required`) // as in the kubelet
+	}
+	for _, text := range parameters {
 		for part := range strings.SplitSeq(text, ",") {
 			port, err := strconv.ParseUint(part, 10, 16)
 			if err != nil || port == 0 {
@@ -159,7 +162,7 @@ func parsePorts(query url.Values) (ports []int32, err error) {
 	return ports, nil
 }
 
-// requestedPod returns the pod that a request names. If the request has a UID, it must be that
+// requestedPod returns the pod that a request names. If the request has a UID, it must be the UID
 // of the pod.
 func (s *Server) requestedPod(r *http.Request) (agent.Pod, error) {
 	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
@@ -170,86 +173,42 @@ func (s *Server) requestedPod(r *http.Request) (agent.Pod, error) {
 	return pod, nil
 }
 
-// runningContainer returns the ID of the running container that a request names.
-func (s *Server) runningContainer(r *http.Request) (string, error) {
+// runningContainer returns the pod's UID and the ID of the running container that a request names.
+func (s *Server) runningContainer(r *http.Request) (uid types.UID, id string, err error) {
 	pod, err := s.requestedPod(r)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	name := r.PathValue("container")
 	c := pod.Runtime.Container(name)
 	if c == nil || c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		return "", notFound("container not found (%q): pod %q has no running container of this name", name, pod.Spec.Name)
+		return "", "", notFound("container not found (%q): pod %q has no running container of this name", name, pod.Spec.Name)
 	}
-	return c.GetId(), nil
+	return pod.Spec.UID, c.GetId(), nil
 }
 
-// proxy connects the client with a stream of the runtime: start returns the URL at which the
-// runtime serves the stream. proxy returns when one side has closed the stream, or the request's
-// context is done. It does not call start for a request that asks for no upgrade.
-func (s *Server) proxy(w http.ResponseWriter, r *http.Request, start func(context.Context) (target string, err error)) {
-	if r.Header.Get("Upgrade") == "" {
-		refuse(w, &statusError{code: http.StatusInternalServerError, message: "Upgrade request required"}) // as in the kubelet
-		return
-	}
-	target, err := start(r.Context())
-	if err != nil {
-		refuse(w, runtimeError(err))
-		return
-	}
-	location, err := url.Parse(target)
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	defer transport.CloseIdleConnections()
-	upgrade := &hijacker{ResponseWriter: w, ctx: r.Context()}
-	defer upgrade.release()
-	(&httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL, p.Out.Host = location, location.Host
-			p.Out.Header.Del("Authorization") // the token is not for the runtime
-		},
-		ErrorHandler: func(w http.ResponseWriter, out *http.Request, err error) {
-			s.cfg.Logger.WarnContext(out.Context(), "could not connect a client with the runtime's stream", "path", r.URL.Path, "err", err)
-			refuse(w, err)
-		},
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), // connections that one side closes
-	}).ServeHTTP(upgrade, r)
-}
-
-// hijacker is a response writer. When ctx is done, it closes the connection if the connection
-// was hijacked, because the server does not close hijacked connections.
-type hijacker struct {
-	http.ResponseWriter
-	ctx  context.Context
-	stop func() bool
-	done func()
-}
-
-// Hijack implements [http.Hijacker].
-func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	done := holdConnection(h.ctx)
-	conn, buffer, err := http.NewResponseController(h.ResponseWriter).Hijack()
-	if err != nil {
-		done()
-		return nil, nil, err
-	}
-	h.done, h.stop = done, context.AfterFunc(h.ctx, func() { _ = conn.Close() }) // ignore the error: the closed connection ends the proxy
-	return conn, buffer, nil
-}
-
-// release stops watching ctx, and lets Run return.
-func (h *hijacker) release() {
-	if h.stop != nil {
-		h.stop()
-		h.done()
+// containerRuns returns a function that reports whether the agent has observed the container of a
+// pod as running.
+func (s *Server) containerRuns(uid types.UID, id string) func() bool {
+	return func() bool {
+		pod, ok := s.cfg.Agent.Pod(uid)
+		return ok && slices.ContainsFunc(pod.Runtime.Containers, func(c *runtimeapi.ContainerStatus) bool {
+			return c.GetId() == id && c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
+		})
 	}
 }
 
-// runtimeError returns an error of the runtime with the HTTP code that the kubelet has for it.
+// sandboxReady returns a function that reports whether the agent has observed the sandbox of a pod
+// as ready.
+func (s *Server) sandboxReady(uid types.UID, id string) func() bool {
+	return func() bool {
+		pod, ok := s.cfg.Agent.Pod(uid)
+		return ok && pod.Runtime.ReadySandbox().GetId() == id
+	}
+}
+
+// runtimeError returns an error of the runtime with the HTTP code that the kubelet uses for the
+// error.
 func runtimeError(err error) error {
 	if code := grpcstatus.Code(err); code == codes.NotFound {
 		return notFound("%v", err)

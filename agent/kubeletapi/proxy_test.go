@@ -30,15 +30,16 @@ import (
 )
 
 // streamRuntime is a runtime that serves streams over WebSocket. Every stream begins with the
-// message hello. With hang it stays open until the client closes it.
+// message hello. If hang is set, a stream stays open until the client closes it.
 type streamRuntime struct {
-	url  string
-	hang bool
-	err  error
+	url    string
+	hang   bool
+	refuse bool // rejects every stream
+	err    error
 
 	mu      sync.Mutex
-	asked   []any         // the requests of the agent
-	headers []http.Header // of the streams
+	asked   []any         // requests of the agent
+	headers []http.Header // HTTP headers of the streams
 	got     []string      // messages of clients
 }
 
@@ -73,14 +74,18 @@ func (f *streamRuntime) ExecSync(_ context.Context, id string, command []string,
 }
 
 func (f *streamRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") == spdy {
+	if f.refuse {
+		http.Error(w, "not today", http.StatusForbidden)
+		return
+	}
+	if r.Header.Get("Upgrade") == spdyName {
 		f.echo(w)
 		return
 	}
 	upgrader := websocket.Upgrader{Subprotocols: []string{"v4.channel.k8s.io"}}
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
-		return // the response has the reason
+		return // the response contains the reason
 	}
 	defer conn.Close()
 	f.mu.Lock()
@@ -99,11 +104,11 @@ func (f *streamRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// spdy is the protocol that kubectl requests if WebSocket is not available.
-const spdy = "SPDY/3.1"
+// spdyName is the protocol that kubectl requests if WebSocket is not available.
+const spdyName = "SPDY/3.1"
 
-// echo switches to SPDY, and sends back what the client sends until the client closes its side.
-// The proxy does not look into the protocol.
+// echo switches to SPDY, and sends back the client's data until the client closes its side.
+// The proxy does not interpret the protocol.
 func (f *streamRuntime) echo(w http.ResponseWriter) {
 	conn, buffer, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -111,11 +116,11 @@ func (f *streamRuntime) echo(w http.ResponseWriter) {
 		return
 	}
 	defer conn.Close()
-	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+spdy+"\r\n\r\n")
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+spdyName+"\r\n\r\n")
 	_, _ = io.Copy(conn, buffer)
 }
 
-// streamBed is a server with one pod before a streamRuntime.
+// streamBed is a server with one pod in front of a streamRuntime.
 type streamBed struct {
 	t       *testing.T
 	runtime *streamRuntime
@@ -125,7 +130,14 @@ type streamBed struct {
 
 func newStreamBed(t *testing.T, runtime *streamRuntime, change ...func(*kubeletapi.Config)) *streamBed {
 	t.Helper()
-	web := httptest.NewServer(runtime)
+	return newStreamBedOf(t, runtime, runtime, change...)
+}
+
+// newStreamBedOf returns a server in front of a runtime. The handler serves the streams of the
+// runtime.
+func newStreamBedOf(t *testing.T, runtime *streamRuntime, streams http.Handler, change ...func(*kubeletapi.Config)) *streamBed {
+	t.Helper()
+	web := httptest.NewServer(streams)
 	t.Cleanup(web.Close)
 	runtime.url = web.URL
 	container := func(id, name string, state runtimeapi.ContainerState) *runtimeapi.ContainerStatus {
@@ -183,7 +195,7 @@ func (b *streamBed) open(path string) *websocket.Conn {
 	return conn
 }
 
-// refused opens a stream that the server must refuse, and returns its response.
+// refused opens a stream that the server must reject, and returns its response.
 func (b *streamBed) refused(path string) (code int, body string) {
 	b.t.Helper()
 	_, answer, err := b.dial(path)
@@ -212,11 +224,11 @@ func TestStreams_PassTheRequestToTheRuntime(t *testing.T) {
 		b := newStreamBed(t, runtime)
 		conn := b.open(path)
 		_, _, err := conn.ReadMessage()
-		require.Error(t, err, "the runtime has closed the stream")
+		require.Error(t, err, "the runtime must have closed the stream")
 		require.NoError(t, b.stop())
 		require.Equal(t, []any{want}, runtime.asked, path)
 		require.Len(t, runtime.headers, 1)
-		require.Empty(t, runtime.headers[0].Get("Authorization"), "the token of the agent is not for the runtime")
+		require.Empty(t, runtime.headers[0].Get("Authorization"), "the runtime must not receive the agent's token")
 	}
 }
 
@@ -243,14 +255,14 @@ func TestStreams_SPDY(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = io.WriteString(conn, "POST /exec/ns/p/c?command=true&output=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n"+
-		"Connection: Upgrade\r\nUpgrade: "+spdy+"\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\nContent-Length: 0\r\n\r\n")
+		"Connection: Upgrade\r\nUpgrade: "+spdyName+"\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\nContent-Length: 0\r\n\r\n")
 	require.NoError(t, err)
 	reader := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(reader, nil)
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusSwitchingProtocols, answer.StatusCode)
-	require.Equal(t, spdy, answer.Header.Get("Upgrade"))
+	require.Equal(t, spdyName, answer.Header.Get("Upgrade"))
 	for _, text := range []string{"one", "two"} {
 		_, err = io.WriteString(conn, text)
 		require.NoError(t, err)
@@ -317,9 +329,9 @@ func TestStreams_RefuseInvalidRequests(t *testing.T) {
 	}
 	require.Empty(t, runtime.asked)
 	code, _, body := get(t, http.DefaultClient, b.url+"/exec/ns/p/c?command=true&output=1", "Authorization", "Bearer secret")
-	require.Equal(t, http.StatusInternalServerError, code, "as in the kubelet")
+	require.Equal(t, http.StatusInternalServerError, code, "the code must be the kubelet's")
 	require.Equal(t, "Upgrade request required\n", body)
-	require.Empty(t, runtime.asked, "the runtime gets no request for a stream that is not opened")
+	require.Empty(t, runtime.asked, "the runtime must receive no request for a rejected stream")
 }
 
 func TestStreams_RuntimeErrorsHaveTheKubeletsCodes(t *testing.T) {
@@ -366,8 +378,8 @@ func TestStreams_NeedAToken(t *testing.T) {
 	}
 }
 
-// TestStreams_EndWithTheServer fails if Run returns while a stream is open, or never: the
-// server does not close a connection that it has handed over.
+// TestStreams_EndWithTheServer fails if Run returns while a stream is open, or never returns.
+// The HTTP server does not close a connection that was hijacked.
 func TestStreams_EndWithTheServer(t *testing.T) {
 	t.Parallel()
 	b := newStreamBed(t, &streamRuntime{hang: true})

@@ -32,29 +32,27 @@ func TestFileToken_RefusesAllWhileItsFileIsUnusable(t *testing.T) {
 			var log bytes.Buffer
 			token, err := newFileToken(file, slog.New(slog.NewTextHandler(&log, nil)))
 			require.NoError(t, err)
-			allows := func(header string) bool {
+			allows := func(sent string) bool {
 				token.file.checkedAt = time.Time{}
-				return token.allows(header)
+				return token.allows(sent)
 			}
-			const begins, ends = "all requests except for /livez and the status page are refused", "usable again"
-			require.True(t, allows("Bearer s3cret"))
+			const begins, ends = "its token is refused until the file can be read", "usable again"
+			require.True(t, allows("s3cret"))
 			for round := 1; round <= 2; round++ {
-				// The file is later restored with its modification
-				// time.
+				// The file is later restored with the same modification time.
 				require.NoError(t, os.Rename(file, file+".away"))
 				require.NoError(t, spoil(file))
 				for range 3 {
-					require.False(t, allows("Bearer s3cret"))
-					require.False(t, allows("Bearer "))
+					require.False(t, allows("s3cret"))
 					require.False(t, allows(""))
 				}
 				require.NoError(t, os.RemoveAll(file))
-				require.False(t, allows("Bearer s3cret"))
+				require.False(t, allows("s3cret"))
 				require.Equal(t, round, strings.Count(log.String(), begins), log.String())
 				require.Equal(t, round-1, strings.Count(log.String(), ends), log.String())
 				require.NoError(t, os.Rename(file+".away", file))
 				for range 3 {
-					require.True(t, allows("Bearer s3cret"))
+					require.True(t, allows("s3cret"))
 				}
 				require.Equal(t, round, strings.Count(log.String(), begins), log.String())
 				require.Equal(t, round, strings.Count(log.String(), ends), log.String())
@@ -71,5 +69,5 @@ func TestFileToken_LinksAreFollowed(t *testing.T) {
 	require.NoError(t, os.Symlink("one", filepath.Join(dir, "token")))
 	token, err := newFileToken(filepath.Join(dir, "token"), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	require.True(t, token.allows("Bearer s3cret"))
+	require.True(t, token.allows("s3cret"))
 }

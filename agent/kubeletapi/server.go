@@ -2,6 +2,7 @@ package kubeletapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,8 +24,8 @@ const (
 // Server serves an [Agent] over HTTP. Create it with [New].
 type Server struct {
 	cfg     Config
-	token   *fileToken // nil: requests need no token
-	cert    *fileCert  // nil: no TLS
+	users   *authenticator // nil: requests need no user
+	refused *refusalLog
 	streams chan struct{}
 }
 
@@ -35,15 +36,15 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("kubeletapi: invalid config: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, streams: make(chan struct{}, cfg.MaxStreams)}
+	s := &Server{cfg: cfg, streams: make(chan struct{}, cfg.MaxStreams), refused: &refusalLog{to: cfg.Logger, clock: cfg.Clock}}
 	var errs []error
-	if cfg.Access.TokenFile != "" {
-		t, err := newFileToken(cfg.Access.TokenFile, cfg.Logger)
-		errs, s.token = append(errs, err), t
+	if cfg.Access.Authenticates() {
+		u, err := newAuthenticator(cfg.Access, cfg.Clock, cfg.Logger)
+		errs, s.users = append(errs, err), u
 	}
 	if cfg.Access.CertFile != "" {
 		c, err := newFileCert(cfg.Access.CertFile, cfg.Access.KeyFile, cfg.Logger)
-		errs, s.cert = append(errs, err), c
+		errs, s.cfg.Access.GetCertificate = append(errs, err), c.get
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("kubeletapi: %w", err)
@@ -51,16 +52,61 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves requests on the listener until ctx is done, and then returns nil. It closes the
+// Run serves all endpoints on the listener until ctx is done, and then returns nil. It closes the
 // listener. It returns an error if [Server.Listen] would refuse the address of the listener.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	if err := s.mayListen(listener.Addr()); err != nil {
 		return errors.Join(fmt.Errorf("serve HTTP: %w", err), listener.Close())
 	}
+	admit := s.admitUsers
+	if s.users == nil {
+		admit = admitHost
+	}
+	var encryption *tls.Config
+	if s.cfg.Access.encrypts() {
+		encryption = s.cfg.Access.tlsConfig()
+	}
+	return s.serve(ctx, listener, s.observed("readwrite", s.guard(s.Handler(), admit)), encryption)
+}
+
+// RunHealth serves only /healthz, the paths below /healthz, /livez and /readyz, without encryption
+// and authentication, like the kubelet's healthzPort. Otherwise RunHealth is like [Server.Run]. The
+// response to a failed check contains the error of the check, so prefer a listener on a loopback
+// address.
+func (s *Server) RunHealth(ctx context.Context, listener net.Listener) error {
+	return s.serve(ctx, listener, s.guard(s.handler(onHealthPort), admitPlain(listener.Addr())), nil)
+}
+
+// RunReadOnly serves the paths of the kubelet's readOnlyPort without encryption and authentication:
+// the paths of [Server.RunHealth], /pods, and all paths below /stats and /metrics. As in the
+// kubelet, the paths of streams, logs, running pods and profiles respond with 405, and all other
+// paths with 404. Otherwise RunReadOnly is like [Server.Run]. Each client that can reach the
+// listener can read the specs of all pods, and their environment variables.
+func (s *Server) RunReadOnly(ctx context.Context, listener net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("/", s.handler(onReadOnlyPort))
+	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {
+		mux.HandleFunc(path, streamsDisabled)
+	}
+	return s.serve(ctx, listener, s.observed("readonly", s.guard(mux, admitPlain(listener.Addr()))), nil)
+}
+
+// admitPlain returns the function that admits requests on a listener without authentication.
+func admitPlain(addr net.Addr) func(*http.Request) *refusal {
+	if isLoopback(addr) {
+		return admitHost
+	}
+	return admitAll
+}
+
+// serve serves requests on the listener until ctx is done.
+func (s *Server) serve(ctx context.Context, listener net.Listener, handler http.Handler, encryption *tls.Config) error {
 	conns := newConnections(s.cfg.MaxConnections)
+	conns.invalid = func(conn net.Conn) { s.refused.invalid(ctx, conn.RemoteAddr().String()) }
 	server := &http.Server{
-		Handler:        s.guard(s.Handler(), isLoopback(listener.Addr())),
-		ReadTimeout:    requestTimeout, // includes the body, which no endpoint reads
+		Handler:        handler,
+		TLSConfig:      encryption,
+		ReadTimeout:    requestTimeout, // includes the body
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		Protocols:      new(http.Protocols),
@@ -90,8 +136,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		stopped <- err
 	}()
 	var err error
-	if s.cert != nil {
-		server.TLSConfig = s.cert.config()
+	if encryption != nil {
 		err = server.ServeTLS(listener, "", "")
 	} else {
 		err = server.Serve(listener)
@@ -105,11 +150,42 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return shutdown
 }
 
-// Handler returns the handler of all endpoints. The handler does not check tokens and hosts,
+// Handler returns the handler of all endpoints. The handler does not check users and hosts,
 // and does not limit connections.
 func (s *Server) Handler() http.Handler {
+	return s.handler(func(string) bool { return true })
+}
+
+// onHealthPort reports whether RunHealth serves a path.
+func onHealthPort(path string) bool {
+	switch firstSegment(path) {
+	case "healthz", "livez", "readyz":
+		return true
+	default:
+		return false
+	}
+}
+
+// onReadOnlyPort reports whether RunReadOnly serves a path.
+func onReadOnlyPort(path string) bool {
+	switch firstSegment(path) {
+	case "pods", "stats", "metrics":
+		return true
+	default:
+		return onHealthPort(path)
+	}
+}
+
+// handler returns the handler of the endpoints whose paths are served.
+func (s *Server) handler(served func(path string) bool) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range s.endpoints() {
+		if !served(e.pattern) {
+			continue
+		}
+		if e.methods == nil {
+			mux.Handle(e.pattern, e.handler)
+		}
 		for _, method := range e.methods {
 			mux.Handle(method+" "+e.pattern, e.handler)
 		}
@@ -121,7 +197,7 @@ func (s *Server) Handler() http.Handler {
 type endpoint struct {
 	pattern string
 	handler http.Handler
-	methods []string // GET includes HEAD
+	methods []string // GET includes HEAD; nil means any method
 }
 
 // endpoints returns the endpoints that exist with this configuration.
@@ -129,22 +205,23 @@ func (s *Server) endpoints() (all []endpoint) {
 	c := s.cfg
 	mounted := func(pattern string, h http.Handler) {
 		if h != nil {
-			all = append(all, endpoint{pattern, h, []string{http.MethodGet}})
+			all = append(all, endpoint{pattern, h, methodsOf(pattern)})
 		}
 	}
-	mounted("/livez", healthHandler("livez", s.livezChecks))
-	mounted("/healthz", healthHandler("healthz", s.healthzChecks))
+	mounted("/livez", s.healthHandler("livez", s.livezChecks))
+	mounted("/healthz", s.healthHandler("healthz", s.healthzChecks))
 	mounted("/healthz/{check}", http.HandlerFunc(s.healthCheck))
-	mounted("/readyz", healthHandler("readyz", s.readyzChecks))
+	mounted("/readyz", s.healthHandler("readyz", s.readyzChecks))
 	mounted("/pods", withTimeLimit(http.HandlerFunc(s.pods)))
 	mounted("/pods/{$}", withTimeLimit(http.HandlerFunc(s.pods)))
 	mounted("/runningpods", withTimeLimit(http.HandlerFunc(s.runningPods)))
 	mounted("/runningpods/{$}", withTimeLimit(http.HandlerFunc(s.runningPods)))
-	mounted("/stats/summary", withTimeLimit(http.HandlerFunc(s.summary)))
+	all = append(all, endpoint{"/stats/summary", withTimeLimit(http.HandlerFunc(s.summary)), []string{http.MethodGet, http.MethodPost}})
 	mounted("/agent/status", withTimeLimit(http.HandlerFunc(s.status)))
 	mounted("/agent/explain/{namespace}/{pod}", withTimeLimit(http.HandlerFunc(s.explain)))
 	mounted("/agent/plan/eviction", withTimeLimit(s.plan(s.evictionPlan)))
 	mounted("/agent/plan/gc", withTimeLimit(s.plan(s.gcPlan)))
+	mounted("/agent/images", withTimeLimit(http.HandlerFunc(s.images)))
 	if c.Configz != nil {
 		mounted("/configz", withTimeLimit(http.HandlerFunc(s.configz)))
 	}
@@ -157,13 +234,20 @@ func (s *Server) endpoints() (all []endpoint) {
 	mounted("/metrics", withTimeLimit(c.Metrics))
 	mounted("/metrics/probes", withTimeLimit(c.ProbeMetrics))
 	mounted("/metrics/resource", withTimeLimit(c.ResourceMetrics))
+	mounted("/metrics/slis", withTimeLimit(c.SLIMetrics))
+	mounted("/metrics/cadvisor", withTimeLimit(c.CadvisorMetrics))
 	if c.Page != nil {
 		mounted("/agent/{$}", c.Page)
 		mounted("/{$}", http.RedirectHandler("/agent/", http.StatusFound))
 	}
 	all = append(all, s.streamEndpoints()...)
+	all = append(all, s.debugEndpoints()...)
+	all = append(all, s.operationEndpoints()...)
 	if c.Pprof {
 		all = append(all, s.profiles()...)
+	}
+	if c.NoDebugging {
+		return withoutDebugging(all)
 	}
 	return all
 }

@@ -20,15 +20,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ask sends a request to a server's handler, without the limits of connections.
+// ask sends a request to a server's handler, without connection limits.
 func ask(t *testing.T, cfg kubeletapi.Config, path string, headers ...string) (code int, body string) {
 	t.Helper()
 	w := answer(t, cfg, path, headers...)
 	return w.Code, w.Body.String()
 }
 
-// answer returns the response of a server's handler. headers are names and values in
-// turn.
+// answer returns the response of a server's handler. headers alternates names and values.
 func answer(t *testing.T, cfg kubeletapi.Config, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	s, err := kubeletapi.New(withAgent(cfg))
@@ -41,7 +40,7 @@ func answer(t *testing.T, cfg kubeletapi.Config, path string, headers ...string)
 	return w
 }
 
-// pipes is a listener with in-memory connections, so that a test can control the time.
+// pipes is a listener with in-memory connections. They use the bubble's time.
 type pipes struct {
 	accept chan net.Conn
 	closed chan struct{}

@@ -36,7 +36,7 @@ func statusOf(t *testing.T, cfg kubeletapi.Config) api.Status {
 func TestStatus_AgentWithoutData(t *testing.T) {
 	t.Parallel()
 	w := answer(t, kubeletapi.Config{Clock: testingclock.NewFakeClock(at)}, "/agent/status")
-	require.Contains(t, w.Body.String(), `"managers":[],"signals":[],"pods":[]}`, "lists in JSON")
+	require.Contains(t, w.Body.String(), `"managers":[],"signals":[],"pods":[]}`, "JSON lists must be empty, not null")
 	require.Equal(t, at, statusOf(t, kubeletapi.Config{}).Now)
 }
 
@@ -118,7 +118,7 @@ func TestStatus_DescribesPodsWithUsageEventsAndProbes(t *testing.T) {
 	require.Equal(t, "6", runs.Events[0].Reason)
 }
 
-// ended returns the pod as succeeded.
+// ended returns the pod with the phase Succeeded.
 func ended(p agent.Pod) agent.Pod {
 	p.Spec.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{
 		Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}},

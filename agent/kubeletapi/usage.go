@@ -12,8 +12,17 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// summary responds with the kubelet's stats summary.
+// maxFormBytes is the maximum size of the body of a request to /stats/summary.
+const maxFormBytes = 4 << 10
+
+// summary responds with the kubelet's stats summary. Like the kubelet, it also reads its parameter
+// from the form in the body of a POST request.
 func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
+	if err := r.ParseForm(); err != nil {
+		refuse(w, badRequestf("parse form failed: %v", err))
+		return
+	}
 	summary, err := s.cfg.Agent.Summary(r.Context())
 	switch {
 	case summary == nil:
@@ -23,7 +32,7 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 		s.cfg.Logger.DebugContext(r.Context(), "the stats summary is incomplete", "err", err)
 	}
 	// The kubelet ignores all values except "true", and clients rely on that.
-	if v := r.URL.Query()["only_cpu_and_memory"]; len(v) == 1 && v[0] == "true" {
+	if v := r.Form["only_cpu_and_memory"]; len(v) == 1 && v[0] == "true" {
 		summary = cpuAndMemory(summary)
 	}
 	writeJSON(w, summary)

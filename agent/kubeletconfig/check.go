@@ -27,12 +27,14 @@ func (s Settings) Check() []Problem {
 	var c checker
 	s.checkSources(&c)
 	s.checkServer(&c)
+	s.checkAccess(&c)
 	s.checkPods(&c)
 	s.checkCgroups(&c)
 	s.checkImages(&c)
 	s.checkEviction(&c)
 	s.checkLogs(&c)
 	s.checkShutdown(&c)
+	s.checkCluster(&c)
 	return c.problems
 }
 
@@ -92,6 +94,36 @@ func (s Settings) checkServer(c *checker) {
 	c.between("port", int64(s.Port), 0, math.MaxUint16)
 	c.refuse(s.TLSCertFile != "" && s.TLSPrivateKeyFile == "", "tlsCertFile", "requires tlsPrivateKeyFile")
 	c.refuse(s.TLSCertFile == "" && s.TLSPrivateKeyFile != "", "tlsPrivateKeyFile", "requires tlsCertFile")
+}
+
+func (s Settings) checkCluster(c *checker) {
+	if s.ClusterSettings == nil {
+		return
+	}
+	for i, t := range s.RegisterWithTaints {
+		for _, problem := range validation.IsQualifiedName(t.Key) {
+			c.refuse(true, "registerWithTaints", "taint %d: key %q: %s", i, t.Key, problem)
+		}
+		for _, problem := range validation.IsValidLabelValue(t.Value) {
+			c.refuse(true, "registerWithTaints", "taint %s: value %q: %s", t.Key, t.Value, problem)
+		}
+		switch t.Effect {
+		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		default:
+			c.refuse(true, "registerWithTaints", "taint %s: effect %q: want NoSchedule, PreferNoSchedule or NoExecute", t.Key, t.Effect)
+		}
+	}
+	c.refuse(len(s.RegisterWithTaints) > 0 && !s.RegisterNode, "registerWithTaints", "requires registerNode")
+	c.atLeast("nodeStatusUpdateFrequency", s.NodeStatusUpdateFrequency, time.Millisecond)
+	c.atLeast("nodeStatusReportFrequency", s.NodeStatusReportFrequency, time.Millisecond)
+	c.between("nodeStatusMaxImages", int64(s.NodeStatusMaxImages), -1, math.MaxInt64)
+	c.between("nodeLeaseDurationSeconds", int64(s.NodeLeaseDurationSeconds), 1, math.MaxInt64)
+	c.between("kubeAPIQPS", int64(s.KubeAPIQPS), 0, math.MaxInt64)
+	c.between("kubeAPIBurst", int64(s.KubeAPIBurst), 0, math.MaxInt64)
+	c.between("eventRecordQPS", int64(s.EventRecordQPS), 0, math.MaxInt64)
+	c.between("eventBurst", int64(s.EventBurst), 0, math.MaxInt64)
+	c.oneOf("contentType", s.ContentType, "application/json", "application/vnd.kubernetes.protobuf")
+	c.refuse(s.ServerTLSBootstrap && s.TLSCertFile != "", "serverTLSBootstrap", "can't be combined with tlsCertFile")
 }
 
 func (s Settings) checkPods(c *checker) {

@@ -39,7 +39,7 @@ func TestFiles(t *testing.T) {
 			require.NoError(t, err)
 			again, err := kubeletconfig.Parse(out)
 			require.NoError(t, err, string(out))
-			require.Equal(t, f.Settings, again.Settings, "what is written is read as the same")
+			require.Equal(t, f.Settings, again.Settings, "a marshalled configuration must parse to the same settings")
 			lines := difference(t, string(out))
 			for _, n := range f.Notes {
 				lines += "note: " + n.Error() + "\n"
@@ -49,7 +49,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// difference returns the lines of out that the defaults don't have.
+// difference returns the lines of out that are not in the defaults.
 func difference(t *testing.T, out string) string {
 	t.Helper()
 	base, err := kubeletconfig.Default().YAML()
@@ -67,10 +67,10 @@ func TestParse_FieldsRefuseWrongTypes(t *testing.T) {
 	t.Parallel()
 	out, err := kubeletconfig.Default().YAML()
 	require.NoError(t, err)
-	names := []string{ // and the names in the YAML of the defaults
+	names := []string{ // and field names in the YAML of the defaults
 		"staticPodURLHeader", "allowedUnsafeSysctls", "clusterDNS", "systemReserved", "kubeReserved", "singleProcessOOMKill",
 		"maxParallelImagePulls", "preloadedImagesVerificationAllowlist", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim",
-		"shutdownGracePeriodByPodPriority",
+		"shutdownGracePeriodByPodPriority", "tlsCipherSuites", "tlsCurvePreferences",
 	}
 	for line := range strings.Lines(string(out)) {
 		if name, _, _ := strings.Cut(line, ":"); name == strings.TrimLeft(name, " -") && name != "apiVersion" && name != "kind" {
@@ -99,12 +99,13 @@ func TestLoad_RelativePathsStartAtTheFilesFolder(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "kubelet.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(header+
-		"staticPodPath: manifests\ntlsCertFile: pki/tls.crt\ntlsPrivateKeyFile: /pki/tls.key\nresolvConf: \"\"\npodLogsDir: ../logs\n"), 0o600))
+		"staticPodPath: manifests\ntlsCertFile: pki/tls.crt\ntlsPrivateKeyFile: /pki/tls.key\nresolvConf: \"\"\npodLogsDir: ../logs\nauthentication: {x509: {clientCAFile: pki/ca.crt}}\n"), 0o600))
 	f, err := kubeletconfig.Load(file)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "manifests"), f.Settings.StaticPodPath)
 	require.Equal(t, filepath.Join(dir, "pki", "tls.crt"), f.Settings.TLSCertFile)
 	require.Equal(t, "/pki/tls.key", f.Settings.TLSPrivateKeyFile)
+	require.Equal(t, filepath.Join(dir, "pki", "ca.crt"), f.Settings.Authentication.X509.ClientCAFile)
 	require.Empty(t, f.Settings.ResolverConfig)
 	require.Equal(t, filepath.Join(filepath.Dir(dir), "logs"), f.Settings.PodLogsDir)
 }

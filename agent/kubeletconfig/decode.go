@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -35,18 +36,30 @@ func (p *reader) assign(name string, node *yaml.Node, into any) {
 		optional(p, name, node, into)
 	case *[]string:
 		list(p, name, node, into)
+	case *[]int32:
+		list(p, name, node, into)
 	case *[]ShutdownGracePeriodByPodPriority:
+		list(p, name, node, into)
+	case *[]corev1.Taint:
 		list(p, name, node, into)
 	case *map[string]string:
 		mapping(p, name, node, into)
 	case *map[string][]string:
 		mapping(p, name, node, into)
 	case *CrashLoopBackOffConfig:
-		p.members(name, node, map[string]any{"maxContainerRestartPeriod": &into.MaxContainerRestartPeriod})
+		p.members(name, node, members{"maxContainerRestartPeriod": &into.MaxContainerRestartPeriod})
 	case *ShutdownGracePeriodByPodPriority:
-		p.members(name, node, map[string]any{
+		p.members(name, node, members{
 			"priority": &into.Priority, "shutdownGracePeriodSeconds": &into.ShutdownGracePeriodSeconds,
 		})
+	case *corev1.Taint:
+		p.members(name, node, members{"key": &into.Key, "value": &into.Value, "effect": (*string)(&into.Effect)})
+	case *KubeletAuthentication:
+		p.members(name, node, into.members())
+	case *KubeletAuthorization:
+		p.members(name, node, into.members())
+	case members:
+		p.members(name, node, into)
 	default:
 		p.problem(node.Line, name, "unsupported type %T", into)
 	}
@@ -134,8 +147,12 @@ func mapping[T any](p *reader, name string, node *yaml.Node, into *map[string]T)
 	*into = all
 }
 
+// members has the fields of a nested object, by name. Each value is a pointer that [reader.assign]
+// supports, or members of its own.
+type members map[string]any
+
 // members reads the fields of a nested object.
-func (p *reader) members(name string, node *yaml.Node, into map[string]any) {
+func (p *reader) members(name string, node *yaml.Node, into members) {
 	if node.Kind != yaml.MappingNode {
 		p.problem(node.Line, name, "want fields with values, got %s", describe(node))
 		return

@@ -11,8 +11,7 @@
 //   - ignored: the field does not affect safety. The [File] has a note with the reason, which
 //     the program should show when the agent starts;
 //   - refused: users who set the field rely on a protection or a function that the agent does
-//     not have, such as authentication and authorization, the choice of ciphers, default
-//     sysctls, or a second endpoint for images.
+//     not have: default sysctls, or a second endpoint for images.
 //
 // All other fields are mistakes. Load and Parse read the whole file, and return all mistakes in
 // one error, each with its line.
@@ -26,8 +25,11 @@
 //	…
 //	collector, err := imagegc.New(imagegc.Config{Policy: policies.ImageGC, …})
 //
-// The program itself uses the other settings: for its server, its pod sources, its folders and
-// the runtime's endpoint.
+// An agent that joins a cluster uses [LoadKubelet] instead of Load: every field then has the
+// kubelet's own default, and the fields of [ClusterSettings] are implemented too.
+//
+// [Policies] has no settings for the server, the pod sources, the folders and the runtime's
+// endpoint. The program reads these from Settings.
 //
 // # What you supply
 //
@@ -49,10 +51,11 @@
 //
 // # Differences from the kubelet
 //
-//   - Some defaults differ, so that an agent can be tried out on a machine in use:
+//   - Some defaults of Load differ, so that an agent can be tried out on a machine in use:
 //     address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded; the value
 //     auto is also supported), podLogsDir (in the agent's own folder), cgroupsPerQOS
-//     (false, unless cgroupRoot is set), enableProfilingHandler (false).
+//     (false, unless cgroupRoot is set), enableProfilingHandler (false), healthzPort
+//     (0), authentication.webhook.enabled (false), authorization.mode (AlwaysAllow).
 //   - The kubelet logs an unknown field, a field that is set twice and a second
 //     document, and continues; ours refuses the file.
 //   - If a field is set twice, ours reports the second one as a mistake and also checks
@@ -65,9 +68,11 @@
 //   - The kubelet accepts 1e2 as a whole number and yes as true; ours refuses them.
 //   - The kubelet refuses null for some durations; ours treats null as not set for
 //     every field.
-//   - The kubelet supports authentication and authorization, a choice of ciphers, a
-//     second endpoint for images, and default sysctls; ours refuses the fields that
-//     configure them.
+//   - The kubelet supports a second endpoint for images, and default sysctls; ours
+//     refuses the fields that configure them.
+//   - Ours adds a note to the File if clientCAFile is set and authorization is not, if
+//     a cipher suite is insecure, and if tlsCipherSuites has no effect because of
+//     tlsMinVersion.
 //   - The kubelet reads and validates the fields that ours ignores with a note.
 //   - The kubelet accepts some values that can't work, and fails later or ignores these
 //     values; ours refuses the file. For eviction see eviction.ParseThresholds. If

@@ -1,5 +1,7 @@
 package kubeletconfig
 
+import "slices"
+
 // field maps a field of the file to a pointer into Settings. The pointer has one of the types
 // that [reader.assign] supports.
 type field struct {
@@ -11,7 +13,7 @@ type field struct {
 
 // fields returns the fields of s that a file may set.
 func (s *Settings) fields() []field {
-	return []field{
+	return append([]field{
 		{"apiVersion", &s.APIVersion, false},
 		{"kind", &s.Kind, false},
 
@@ -21,14 +23,6 @@ func (s *Settings) fields() []field {
 		{"syncFrequency", &s.SyncFrequency, true},
 		{"fileCheckFrequency", &s.FileCheckFrequency, true},
 		{"httpCheckFrequency", &s.HTTPCheckFrequency, true},
-
-		{"enableServer", &s.EnableServer, false},
-		{"address", &s.Address, true},
-		{"port", &s.Port, true},
-		{"tlsCertFile", &s.TLSCertFile, false},
-		{"tlsPrivateKeyFile", &s.TLSPrivateKeyFile, false},
-		{"enableDebuggingHandlers", &s.EnableDebuggingHandlers, false},
-		{"enableProfilingHandler", &s.EnableProfilingHandler, false},
 
 		{"containerRuntimeEndpoint", &s.ContainerRuntimeEndpoint, true},
 		{"crashLoopBackOff", &s.CrashLoopBackOff, false},
@@ -84,6 +78,54 @@ func (s *Settings) fields() []field {
 		{"shutdownGracePeriod", &s.ShutdownGracePeriod, false},
 		{"shutdownGracePeriodCriticalPods", &s.ShutdownGracePeriodCriticalPods, false},
 		{"shutdownGracePeriodByPodPriority", &s.ShutdownGracePeriodByPodPriority, false},
+	}, slices.Concat(s.serverFields(), s.ClusterSettings.fields())...)
+}
+
+// serverFields returns the fields of the HTTP server.
+func (s *Settings) serverFields() []field {
+	return []field{
+		{"enableServer", &s.EnableServer, false},
+		{"address", &s.Address, true},
+		{"port", &s.Port, true},
+		{"readOnlyPort", &s.ReadOnlyPort, false},
+		{"healthzBindAddress", &s.HealthzBindAddress, true},
+		{"healthzPort", &s.HealthzPort, false},
+		{"enableDebuggingHandlers", &s.EnableDebuggingHandlers, false},
+		{"enableProfilingHandler", &s.EnableProfilingHandler, false},
+		{"enableDebugFlagsHandler", &s.EnableDebugFlagsHandler, false},
+		{"enableSystemLogHandler", &s.EnableSystemLogHandler, false},
+		{"enableSystemLogQuery", &s.EnableSystemLogQuery, false},
+
+		{"tlsCertFile", &s.TLSCertFile, false},
+		{"tlsPrivateKeyFile", &s.TLSPrivateKeyFile, false},
+		{"tlsCipherSuites", &s.TLSCipherSuites, false},
+		{"tlsCurvePreferences", &s.TLSCurvePreferences, false},
+		{"tlsMinVersion", &s.TLSMinVersion, false},
+		{"authentication", &s.Authentication, false},
+		{"authorization", &s.Authorization, false},
+	}
+}
+
+// fields returns the fields that only an agent of a cluster has. s may be nil.
+func (s *ClusterSettings) fields() []field {
+	if s == nil {
+		return nil
+	}
+	return []field{
+		{"registerNode", &s.RegisterNode, false},
+		{"registerWithTaints", &s.RegisterWithTaints, false},
+		{"providerID", &s.ProviderID, false},
+		{"nodeStatusUpdateFrequency", &s.NodeStatusUpdateFrequency, true},
+		{"nodeStatusReportFrequency", &s.NodeStatusReportFrequency, true},
+		{"nodeStatusMaxImages", &s.NodeStatusMaxImages, false},
+		{"nodeLeaseDurationSeconds", &s.NodeLeaseDurationSeconds, true},
+		{"rotateCertificates", &s.RotateCertificates, false},
+		{"serverTLSBootstrap", &s.ServerTLSBootstrap, false},
+		{"kubeAPIQPS", &s.KubeAPIQPS, false},
+		{"kubeAPIBurst", &s.KubeAPIBurst, true},
+		{"contentType", &s.ContentType, true},
+		{"eventRecordQPS", &s.EventRecordQPS, false},
+		{"eventBurst", &s.EventBurst, true},
 	}
 }
 
@@ -96,13 +138,13 @@ func ignored() map[string]string {
 			all[n] = why
 		}
 	}
-	because("there is no API server",
-		"rotateCertificates", "serverTLSBootstrap", "eventRecordQPS", "eventBurst", "contentType", "kubeAPIQPS", "kubeAPIBurst",
-		"nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "nodeStatusMaxImages", "nodeLeaseDurationSeconds",
-		"registerNode", "registerWithTaints", "providerID", "enableControllerAttachDetach", "configMapAndSecretChangeDetectionStrategy")
-	because("everything is served on one port", "readOnlyPort", "healthzPort", "healthzBindAddress")
+	for _, f := range new(ClusterSettings).fields() {
+		because("there is no API server", f.name)
+	}
+	because("no volume is attached by a controller", "enableControllerAttachDetach")
+	because("the agent watches each ConfigMap and Secret that a pod uses", "configMapAndSecretChangeDetectionStrategy")
 	because("the agent does not have this endpoint",
-		"enableSystemLogHandler", "enableSystemLogQuery", "enableDebugFlagsHandler", "enableContentionProfiling", "streamingConnectionIdleTimeout")
+		"enableContentionProfiling")
 	because("the agent does not change its own process", "oomScoreAdj", "maxOpenFiles", "kubeletCgroups", "systemCgroups")
 	because("the agent does not pin CPUs or memory",
 		"cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "memoryManagerPolicy", "reservedMemory",
@@ -110,14 +152,14 @@ func ignored() map[string]string {
 	because("the agent does not protect memory by QoS class", "qosReserved", "memoryReservationPolicy", "memoryThrottlingFactor")
 	because("the runtime decides about swap", "memorySwap")
 	because("the runtime configures the network", "hairpinMode", "podCIDR", "makeIPTablesUtilChains")
-	because("the kubelet ignores it too", "iptablesMasqueradeBit", "iptablesDropBit", "runOnce")
-	because("there are no feature gates", "featureGates")
+	because("the kubelet ignores this field, too", "iptablesMasqueradeBit", "iptablesDropBit", "runOnce", "streamingConnectionIdleTimeout")
+	because("the agent has no feature gates", "featureGates")
 	because("the agent logs text to standard error", "logging")
 	because("there is no tracing", "tracing")
 	because("no metric is hidden", "showHiddenMetricsForVersion")
 	because("the agent does not check or change these kernel settings", "failSwapOn", "failCgroupV1", "protectKernelDefaults")
 	because("reserved resources are kept free, but not limited by a cgroup", "systemReservedCgroup", "kubeReservedCgroup")
-	because("there are no volume plugins", "volumePluginDir")
+	because("the agent has no volume plugins", "volumePluginDir")
 	because("the timeout is always 2m", "runtimeRequestTimeout")
 	because("a user namespace always has 65536 IDs", "userNamespaces")
 	return all
@@ -125,17 +167,8 @@ func ignored() map[string]string {
 
 // refused returns the refused fields, each with the reason and what the user should do instead.
 func refused() map[string]string {
-	const users = "the agent has no user accounts. It listens on loopback only, unless it has a certificate and a --token-file: remove the field"
-	const tls = "the agent uses the defaults of Go, TLS 1.2 and later: remove the field"
-	all := map[string]string{
+	return map[string]string{
 		"imageServiceEndpoint": "images come from containerRuntimeEndpoint: remove the field",
 		"defaultPodSysctls":    "a pod only has the sysctls in its spec: remove the field",
 	}
-	for _, n := range []string{"authentication", "authorization"} {
-		all[n] = users
-	}
-	for _, n := range []string{"tlsCipherSuites", "tlsCurvePreferences", "tlsMinVersion"} {
-		all[n] = tls
-	}
-	return all
 }

@@ -125,7 +125,7 @@ func TestSettings_TypesAreTheKubelets(t *testing.T) {
 		require.Same(t, f.into, reflect.ValueOf(&s).Elem().FieldByName(names[f.name]).Addr().Interface(), f.name)
 		delete(names, f.name)
 	}
-	require.Equal(t, map[string]string{"": "TypeMeta"}, names)
+	require.Equal(t, map[string]string{"": "ClusterSettings"}, names) // embedded, as TypeMeta
 }
 
 // TestDefault_IsDocumented compares the defaults, except for those that the package documents
@@ -134,6 +134,8 @@ func TestDefault_IsDocumented(t *testing.T) {
 	t.Parallel()
 	differ := map[string]string{
 		"address": "127.0.0.1", "port": "10255", "podLogsDir": "", "cgroupsPerQOS": "false", "enableProfilingHandler": "false",
+		"readOnlyPort": "0", "healthzPort": "0",
+		"authentication": "{webhook: {enabled: false, cacheTTL: 2m}}", "authorization": "{mode: AlwaysAllow, webhook: {cacheAuthorizedTTL: 5m, cacheUnauthorizedTTL: 30s}}",
 		// Defaults that the comment omits, or describes in another form.
 		"imagePullCredentialsVerificationPolicy": "NeverVerifyPreloadedImages", "containerRuntimeEndpoint": "embedded",
 		"cgroupRoot": "", "crashLoopBackOff": "maxContainerRestartPeriod: null", "singleProcessOOMKill": "null",
@@ -152,7 +154,7 @@ func TestDefault_IsDocumented(t *testing.T) {
 		want, ok := differ[f.name]
 		if !ok {
 			want = kubelet[f.name].documented
-			require.NotEmpty(t, want, "%s: the kubelet does not say", f.name)
+			require.NotEmpty(t, want, "%s: the kubelet documents no default", f.name)
 		}
 		got, err := sigsyaml.Marshal(f.into)
 		require.NoError(t, err)
@@ -160,7 +162,8 @@ func TestDefault_IsDocumented(t *testing.T) {
 	}
 }
 
-// normal parses text as a value of into's type and formats it; nil and nothing are equal.
+// normal parses text as a value of into's type and formats it. nil and an empty text are
+// equal.
 func normal(t *testing.T, text string, into any) string {
 	t.Helper()
 	if text == "nil" || text == "[]" || text == "{}\n" || text == "[]\n" {
@@ -173,13 +176,16 @@ func normal(t *testing.T, text string, into any) string {
 	return string(out)
 }
 
-// badValues has one invalid value of the right type for each field that can have one.
+// badValues returns one invalid value of the right type for each field that can have one.
 func badValues() map[string]string {
 	return map[string]string{
 		"apiVersion": "v1", "kind": "Pod",
 		"staticPodURL": "ftp://example.com/", "staticPodURLHeader": `{"a b": [c]}`,
 		"syncFrequency": "-1s", "fileCheckFrequency": "-1s", "httpCheckFrequency": "-1s",
 		"enableServer": "false", "address": "localhost", "port": "65536", "tlsCertFile": "/c", "tlsPrivateKeyFile": "/k",
+		"readOnlyPort": "-1", "healthzBindAddress": "localhost", "healthzPort": "65536",
+		"tlsCipherSuites": "[TLS_X]", "tlsCurvePreferences": "[1]", "tlsMinVersion": "VersionTLS14",
+		"authentication": "{webhook: {cacheTTL: -1s}}", "authorization": "{mode: Sometimes}",
 		"containerRuntimeEndpoint": "tcp://x", "crashLoopBackOff": "{maxContainerRestartPeriod: 1h}",
 		"allowedUnsafeSysctls": `[""]`, "clusterDNS": "[dns]", "clusterDomain": `"a\nnameserver 6.6.6.6"`,
 		"maxPods": "-1", "podsPerCore": "-1", "systemReserved": "{cpu: x}", "kubeReserved": "{gpu: \"1\"}", "enforceNodeAllocatable": "[x]",
@@ -194,15 +200,17 @@ func badValues() map[string]string {
 	}
 }
 
-// anyValue has the reasons why all values are valid, for fields that are not booleans.
+// anyValue returns, for fields that are not booleans, the reason for which all values are
+// valid.
 func anyValue() map[string]string {
 	return map[string]string{
-		"staticPodPath": "a folder may come later", "resolvConf": "it is read for each pod, which is told",
+		"staticPodPath": "a folder may come later", "resolvConf": "the agent reads the file for each pod, and reports an error then",
 		"evictionMaxPodGracePeriod": "a negative one is the pod's own",
 	}
 }
 
-// TestParse_FieldsRefuseInvalidValues fails for a new field without a case here.
+// TestParse_FieldsRefuseInvalidValues fails for a new field without an entry in badValues or
+// anyValue.
 func TestParse_FieldsRefuseInvalidValues(t *testing.T) {
 	t.Parallel()
 	s, bad, free := Default(), badValues(), anyValue()
@@ -212,7 +220,7 @@ func TestParse_FieldsRefuseInvalidValues(t *testing.T) {
 			head = strings.ReplaceAll(head, f.name+": ", "#")
 		}
 		_, err := Parse([]byte(head + f.name + ": [[{}]]\n"))
-		require.ErrorContains(t, err, "line 3: "+f.name, "a value of no field's type")
+		require.ErrorContains(t, err, "line 3: "+f.name, "a value of the wrong type must be rejected")
 		if value := bad[f.name]; value != "" {
 			_, err := Parse([]byte(head + f.name + ": " + value + "\n"))
 			require.ErrorContains(t, err, "line 3: "+f.name+": ", value)
@@ -220,7 +228,7 @@ func TestParse_FieldsRefuseInvalidValues(t *testing.T) {
 			continue
 		}
 		kind := fmt.Sprintf("%T", f.into)
-		require.True(t, strings.HasSuffix(kind, "*bool") || free[f.name] != "", "%s: which value is bad?", f.name)
+		require.True(t, strings.HasSuffix(kind, "*bool") || free[f.name] != "", "%s: add a bad value, or a reason for which all values are valid", f.name)
 		delete(free, f.name)
 	}
 	require.Empty(t, bad)

@@ -55,7 +55,14 @@ func (p Problem) Error() string {
 
 // Load reads a file. It makes relative paths absolute, based on the file's folder. The error
 // joins all problems, each a [Problem] with the file's name in front.
-func Load(file string) (File, error) {
+func Load(file string) (File, error) { return load(file, Default) }
+
+// LoadKubelet reads a file for an agent that joins a cluster in the place of a kubelet. Unlike
+// [Load], it implements the fields of [ClusterSettings], and a field that is not set has the
+// default of [Kubelet].
+func LoadKubelet(file string) (File, error) { return load(file, Kubelet) }
+
+func load(file string, defaults func() Settings) (File, error) {
 	data, err := readSome(file)
 	if err != nil {
 		return File{}, fmt.Errorf("read configuration: %w", err)
@@ -64,7 +71,7 @@ func Load(file string) (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("read configuration: %w", err)
 	}
-	f, err := parse(data, dir)
+	f, err := parse(data, dir, defaults)
 	if err != nil {
 		var errs []error
 		for _, e := range unjoin(err) {
@@ -77,7 +84,7 @@ func Load(file string) (File, error) {
 
 // makeAbsolute makes relative paths absolute, based on dir.
 func (s *Settings) makeAbsolute(dir string) {
-	for _, path := range []*string{&s.StaticPodPath, &s.TLSCertFile, &s.TLSPrivateKeyFile, &s.ResolverConfig, &s.PodLogsDir} {
+	for _, path := range []*string{&s.StaticPodPath, &s.TLSCertFile, &s.TLSPrivateKeyFile, &s.Authentication.X509.ClientCAFile, &s.ResolverConfig, &s.PodLogsDir} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}
@@ -100,12 +107,12 @@ func readSome(file string) ([]byte, error) {
 
 // Parse parses the content of a file. It does not change relative paths. The error joins every
 // [Problem] of the content, ordered by line.
-func Parse(data []byte) (File, error) { return parse(data, "") }
+func Parse(data []byte) (File, error) { return parse(data, "", Default) }
 
 // parse parses the content of a file. If dir is not empty, parse makes relative paths absolute,
 // based on dir.
-func parse(data []byte, dir string) (File, error) {
-	p := reader{settings: Default(), lines: map[string]int{}}
+func parse(data []byte, dir string, defaults func() Settings) (File, error) {
+	p := reader{settings: defaults(), defaults: defaults(), lines: map[string]int{}}
 	if root := p.document(data); root != nil {
 		p.object(root)
 		p.header()
@@ -126,6 +133,7 @@ func (s Settings) YAML() ([]byte, error) { return sigsyaml.Marshal(s) }
 
 type reader struct {
 	settings        Settings
+	defaults        Settings
 	lines           map[string]int // lines of the fields that are set
 	problems, notes []Problem
 }
@@ -160,12 +168,11 @@ func (p *reader) document(data []byte) *yaml.Node {
 
 // object reads the fields of the file.
 func (p *reader) object(root *yaml.Node) {
-	known, defaults := map[string]field{}, Default()
-	byDefault := map[string]any{}
+	known, byDefault := map[string]field{}, map[string]any{}
 	for _, f := range p.settings.fields() {
 		known[f.name] = f
 	}
-	for _, f := range defaults.fields() {
+	for _, f := range p.defaults.fields() {
 		byDefault[f.name] = f.into
 	}
 	skipped, unsafe := ignored(), refused()
@@ -232,6 +239,19 @@ func (p *reader) derive() {
 	if _, ok := p.lines["serializeImagePulls"]; !ok && s.MaxParallelImagePulls != nil && *s.MaxParallelImagePulls > 1 {
 		s.SerializeImagePulls = false
 	}
+	s.defaultAccess(p.defaults)
+	if s.ClusterSettings != nil && p.lines["nodeStatusUpdateFrequency"] > 0 && p.lines["nodeStatusReportFrequency"] == 0 {
+		s.NodeStatusReportFrequency = s.NodeStatusUpdateFrequency
+	}
+	if s.Authorization.Mode == AlwaysAllow && p.lines["authorization"] == 0 && s.Authentication.X509.ClientCAFile != "" {
+		p.notes = append(p.notes, Problem{
+			p.lines["authentication"], "authentication",
+			"each client with a certificate of this CA may make all requests, including commands in containers: authorization.mode is AlwaysAllow unless it is set",
+		})
+	}
+	for _, note := range s.tlsNotes() {
+		p.notes = append(p.notes, Problem{p.lines["tlsCipherSuites"], "tlsCipherSuites", note})
+	}
 	line, ok := p.lines["evictionHard"]
 	if !ok || len(s.EvictionHard) == 0 || s.MergeDefaultEvictionSettings {
 		return
@@ -245,7 +265,7 @@ func (p *reader) derive() {
 	if len(lost) > 0 {
 		slices.Sort(lost)
 		p.notes = append(p.notes, Problem{line, "evictionHard", fmt.Sprintf(
-			"nothing is evicted for %s any more: mergeDefaultEvictionSettings: true keeps their defaults", strings.Join(lost, ", "))})
+			"the default thresholds of %s are disabled, so no pod is evicted for these signals: set mergeDefaultEvictionSettings to true to keep the defaults", strings.Join(lost, ", "))})
 	}
 }
 

@@ -171,7 +171,7 @@ kernelMemcgNotification: true
 
 func TestPolicies_DerivedFromSeveralSettings(t *testing.T) {
 	t.Parallel()
-	require.Zero(t, policies(t, "serializeImagePulls: false\n").Images.MaxParallelPulls, "no limit")
+	require.Zero(t, policies(t, "serializeImagePulls: false\n").Images.MaxParallelPulls, "parallel pulls must be unlimited")
 	require.Equal(t, 1, policies(t, "maxParallelImagePulls: 1\n").Images.MaxParallelPulls)
 	short := policies(t, "crashLoopBackOff: {maxContainerRestartPeriod: 3s}\n").Restarts
 	require.Equal(t, lifecycle.BackoffConfig{Initial: 3 * time.Second, Max: 3 * time.Second}, short)

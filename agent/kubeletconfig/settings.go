@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeparts/kubeparts/eviction"
@@ -40,10 +41,22 @@ type Settings struct {
 	EnableServer            bool   `json:"enableServer"`
 	Address                 string `json:"address"`
 	Port                    int32  `json:"port"`
-	TLSCertFile             string `json:"tlsCertFile"`
-	TLSPrivateKeyFile       string `json:"tlsPrivateKeyFile"`
+	ReadOnlyPort            int32  `json:"readOnlyPort"`
+	HealthzBindAddress      string `json:"healthzBindAddress"`
+	HealthzPort             int32  `json:"healthzPort"`
 	EnableDebuggingHandlers bool   `json:"enableDebuggingHandlers"`
 	EnableProfilingHandler  bool   `json:"enableProfilingHandler"`
+	EnableDebugFlagsHandler bool   `json:"enableDebugFlagsHandler"`
+	EnableSystemLogHandler  bool   `json:"enableSystemLogHandler"`
+	EnableSystemLogQuery    bool   `json:"enableSystemLogQuery"`
+
+	TLSCertFile         string                `json:"tlsCertFile"`
+	TLSPrivateKeyFile   string                `json:"tlsPrivateKeyFile"`
+	TLSCipherSuites     []string              `json:"tlsCipherSuites,omitempty"`
+	TLSCurvePreferences []int32               `json:"tlsCurvePreferences,omitempty"`
+	TLSMinVersion       string                `json:"tlsMinVersion"`
+	Authentication      KubeletAuthentication `json:"authentication"`
+	Authorization       KubeletAuthorization  `json:"authorization"`
 
 	ContainerRuntimeEndpoint string                 `json:"containerRuntimeEndpoint"`
 	CrashLoopBackOff         CrashLoopBackOffConfig `json:"crashLoopBackOff"`
@@ -102,6 +115,27 @@ type Settings struct {
 	ShutdownGracePeriod              metav1.Duration                    `json:"shutdownGracePeriod"`
 	ShutdownGracePeriodCriticalPods  metav1.Duration                    `json:"shutdownGracePeriodCriticalPods"`
 	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority `json:"shutdownGracePeriodByPodPriority,omitempty"`
+
+	// ClusterSettings is set only for an agent that joins a cluster: see [Kubelet].
+	*ClusterSettings `json:",inline"`
+}
+
+// ClusterSettings has the fields that only an agent of a cluster has.
+type ClusterSettings struct {
+	RegisterNode              bool            `json:"registerNode"`
+	RegisterWithTaints        []corev1.Taint  `json:"registerWithTaints,omitempty"`
+	ProviderID                string          `json:"providerID"`
+	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency"`
+	NodeStatusReportFrequency metav1.Duration `json:"nodeStatusReportFrequency"`
+	NodeStatusMaxImages       int32           `json:"nodeStatusMaxImages"`
+	NodeLeaseDurationSeconds  int32           `json:"nodeLeaseDurationSeconds"`
+	RotateCertificates        bool            `json:"rotateCertificates"`
+	ServerTLSBootstrap        bool            `json:"serverTLSBootstrap"`
+	KubeAPIQPS                int32           `json:"kubeAPIQPS"`
+	KubeAPIBurst              int32           `json:"kubeAPIBurst"`
+	ContentType               string          `json:"contentType"`
+	EventRecordQPS            int32           `json:"eventRecordQPS"`
+	EventBurst                int32           `json:"eventBurst"`
 }
 
 // CrashLoopBackOffConfig limits the delay before the agent restarts a container.
@@ -117,8 +151,22 @@ type ShutdownGracePeriodByPodPriority struct {
 	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`
 }
 
-// Default returns the settings of a file that sets no field.
+// Default returns the settings of a file that sets no field. Some of them differ from the kubelet's
+// defaults, so that an agent can be tried out on a machine in use.
 func Default() Settings {
+	s := Kubelet()
+	s.Address, s.Port, s.HealthzPort = "127.0.0.1", 10255, 0
+	s.EnableProfilingHandler = false
+	s.Authentication.Webhook.Enabled, s.Authorization.Mode = false, AlwaysAllow
+	s.ContainerRuntimeEndpoint, s.PodLogsDir = EmbeddedEndpoint, ""
+	s.CgroupsPerQOS = false
+	s.ClusterSettings = nil
+	return s
+}
+
+// Kubelet returns the kubelet's own defaults. They are the settings of a file that sets no field,
+// for an agent that joins a cluster.
+func Kubelet() Settings {
 	return Settings{
 		TypeMeta:           metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
 		SyncFrequency:      seconds(60),
@@ -126,16 +174,28 @@ func Default() Settings {
 		HTTPCheckFrequency: seconds(20),
 
 		EnableServer:            true,
-		Address:                 "127.0.0.1",
-		Port:                    10255,
+		Address:                 "0.0.0.0",
+		Port:                    10250,
+		HealthzBindAddress:      "127.0.0.1",
+		HealthzPort:             10248,
 		EnableDebuggingHandlers: true,
+		EnableProfilingHandler:  true,
+		EnableDebugFlagsHandler: true,
+		EnableSystemLogHandler:  true,
 
-		ContainerRuntimeEndpoint: EmbeddedEndpoint,
+		Authentication: KubeletAuthentication{Webhook: KubeletWebhookAuthentication{Enabled: true, CacheTTL: seconds(120)}},
+		Authorization: KubeletAuthorization{
+			Mode:    Webhook,
+			Webhook: KubeletWebhookAuthorization{CacheAuthorizedTTL: seconds(300), CacheUnauthorizedTTL: seconds(30)},
+		},
+
+		ContainerRuntimeEndpoint: "unix:///run/containerd/containerd.sock",
 		ResolverConfig:           "/etc/resolv.conf",
 
 		MaxPods:                110,
 		EnforceNodeAllocatable: []string{"pods"},
 
+		CgroupsPerQOS:     true,
 		CgroupDriver:      "cgroupfs",
 		PodPidsLimit:      -1,
 		CPUCFSQuota:       true,
@@ -156,10 +216,24 @@ func Default() Settings {
 		ImageGCLowThresholdPercent:  80,
 		ImageMinimumGCAge:           seconds(120),
 
+		PodLogsDir:                  "/var/log/pods",
 		ContainerLogMaxSize:         "10Mi",
 		ContainerLogMaxFiles:        5,
 		ContainerLogMaxWorkers:      1,
 		ContainerLogMonitorInterval: seconds(10),
+
+		ClusterSettings: &ClusterSettings{
+			RegisterNode:              true,
+			NodeStatusUpdateFrequency: seconds(10),
+			NodeStatusReportFrequency: seconds(300),
+			NodeStatusMaxImages:       50,
+			NodeLeaseDurationSeconds:  40,
+			KubeAPIQPS:                50,
+			KubeAPIBurst:              100,
+			ContentType:               "application/vnd.kubernetes.protobuf",
+			EventRecordQPS:            50,
+			EventBurst:                100,
+		},
 	}
 }
 

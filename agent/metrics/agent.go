@@ -16,6 +16,9 @@ import (
 func (m *Metrics) Observers(next agent.Observers) agent.Observers {
 	o := next
 	o.Workers, o.Runner, o.Hooks = m.Workers(next.Workers), m.Runner(next.Runner), m.Hooks(next.Hooks)
+	o.Volumes, o.Preemption = m.Volumes(next.Volumes), m.Preemption(next.Preemption)
+	o.Edited, o.Searched, o.Cgroups = chain2(m.edited, next.Edited), chain2(m.searched, next.Searched), chain2(m.cgroup, next.Cgroups)
+	o.ShutdownStarted, o.ShutdownEnded = chain0(m.ShutdownStarted, next.ShutdownStarted), chain0(m.ShutdownEnded, next.ShutdownEnded)
 	o.Images, o.PLEG, o.Probes = m.Images(next.Images), m.PLEG(next.PLEG), m.Prober(next.Probes)
 	o.Statuses, o.Publisher = m.Statuses(next.Statuses), m.Publisher(next.Publisher)
 	o.Eviction, o.ImageGC, o.ContainerGC = m.Eviction(next.Eviction), m.ImageGC(next.ImageGC), m.ContainerGC(next.ContainerGC)
@@ -31,12 +34,14 @@ func (m *Metrics) Observers(next agent.Observers) agent.Observers {
 	return o
 }
 
-// unknownVictim never finds a pod, so that the kill is counted for the node.
+// unknownVictim is the finder for kills that the OOM watcher drops. It never finds a pod, so these
+// kills are counted for the node.
 func unknownVictim(types.UID, string) (*corev1.Pod, string, bool) { return nil, "", false }
 
-// AddAgent adds an agent to the metrics that are read during a scrape, until remove is called:
-// the agent's pods by state, and the time of its last relist. It calls [Metrics.Add] for an
-// agent whose observers come from [Metrics.Observers].
+// AddAgent adds an agent to the metrics that are read during a scrape, such as the agent's pods by
+// state and the time of its last relist. The caller calls remove when the agent has stopped. Use
+// AddAgent for an agent whose observers come from [Metrics.Observers]. AddAgent calls
+// [Metrics.Add].
 func (m *Metrics) AddAgent(a *agent.Agent) (remove func()) {
 	return m.Add(Source{
 		NodeName: a.Node().Name,
@@ -64,7 +69,9 @@ func (m *Metrics) AddAgent(a *agent.Agent) (remove func()) {
 			}
 			return seen
 		},
-		RelistedAt: a.RelistedAt,
+		RelistedAt:    a.RelistedAt,
+		CgroupVersion: a.CgroupVersion,
+		LogBytes:      a.LogBytes,
 	})
 }
 

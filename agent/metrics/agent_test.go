@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// agentConfig returns the configuration of an agent on an in-memory runtime. The agent runs the
-// pods, except pods with the name refused, which it refuses.
+// agentConfig returns the configuration of an agent on an in-memory runtime. The agent runs
+// the pods, but rejects those with the name "refused".
 func agentConfig(t *testing.T, node string, observers agent.Observers, pods ...*corev1.Pod) agent.Config {
 	t.Helper()
 	rt, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages(), Programs: fakecri.DemoPrograms()})
@@ -47,8 +47,8 @@ func ofAgent(name, image string) *corev1.Pod {
 	return p
 }
 
-// Two agents share one Metrics: counters and gauges are added, and the gauges of an agent
-// disappear when the agent is removed.
+// Two agents share one Metrics: their counters and gauges are added, and the gauges of an
+// agent disappear when the agent is removed.
 func TestAddAgent_TwoAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
@@ -79,7 +79,7 @@ func TestAddAgent_TwoAgents(t *testing.T) {
 			remove = append(remove, m.AddAgent(a))
 			running.Go(func() { errs[i] = a.Run(ctx) })
 		}
-		// Scrapes go on while pods start.
+		// Scrape while pods start.
 		for range 50 {
 			time.Sleep(time.Second / 5)
 			scrape(t, registry)
@@ -96,7 +96,7 @@ func TestAddAgent_TwoAgents(t *testing.T) {
 		is(`kubelet_started_containers_total{container_type="container"}`, 3)
 		is(`kubelet_admission_rejections_total{reason="PodFeatureUnsupported"}`, 1)
 		mu.Lock()
-		require.Positive(t, relists, "the program's own observer is called, too")
+		require.Positive(t, relists, "the program's own observer must be called, too")
 		mu.Unlock()
 
 		remove[0]()

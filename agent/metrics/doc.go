@@ -26,15 +26,17 @@
 // [Metrics.CallObserver] returns a gRPC interceptor that counts the calls to the runtime. Pass
 // the interceptor to the CRI client, not to the agent.
 //
-// The kubelet has three pages:
+// The kubelet has five pages:
 //
 //	/metrics           kubelet_*, go_*, process_*, container_oom_events_total
+//	/metrics/slis      kubernetes_healthcheck, kubernetes_healthchecks_total
 //	/metrics/probes    prober_probe_total, prober_probe_duration_seconds
 //	/metrics/resource  resource usage of node, pods and containers, for metrics-server
+//	/metrics/cadvisor  usage and limits of cgroups, and the machine, for dashboards
 //
-// The program serves the first two pages from the registries of [Config]. [Metrics.Resource]
-// returns the handler of the third page. The names of metrics that the kubelet does not have
-// start with kubeparts_.
+// The program serves /metrics, /metrics/slis and /metrics/probes from the registries of
+// [Config]. [Metrics.Resource] and [Metrics.Cadvisor] return the handlers of the other two
+// pages. The names of metrics that the kubelet does not have start with kubeparts_.
 //
 // # What you supply
 //
@@ -61,7 +63,7 @@
 //     when the pod or its agent is removed. In the other series, the only label value that pods
 //     can choose is the exit code.
 //  4. A runtime that hangs delays only /metrics/resource, at most until the client cancels the
-//     request.
+//     request. /metrics/cadvisor costs nothing while no client requests it.
 //  5. Counters, histograms and gauges of several agents are added, with two exceptions:
 //     kubelet_pleg_last_seen_seconds has the oldest relist of all agents, and the metrics of a
 //     graceful shutdown have the times of the newest shutdown.
@@ -94,6 +96,32 @@
 //   - container_oom_events_total, a metric of cAdvisor, has one series for each container and
 //     not one for each instance. The series has no labels id, image and name, and continues to
 //     count after a restart of the container. The value is 0 for a container without OOM kills.
+//   - kubelet_http_requests_total and its companions count port-forwards with long_running true;
+//     the kubelet compares the path with another spelling, and counts them with false.
+//   - The series of /metrics/cadvisor have the values at the time of the request and no
+//     timestamps, so that Prometheus drops the series of a removed container at once. The
+//     kubelet serves values that are up to 15 s old.
+//   - On /metrics/cadvisor, a figure that the kernel does not report is missing; in the kubelet
+//     it is 0. The kubelet therefore has container_spec_cpu_period and container_spec_cpu_shares
+//     of the root cgroup, and container_tasks_state and container_cpu_load_average_10s, which
+//     are always 0.
+//   - On /metrics/cadvisor, the label image of a sandbox is "pause", because CRI does not report
+//     the image of a sandbox. container_fs_usage_bytes also exists for containers. With
+//     containerd, the kubelet only has this metric for the root cgroup.
+//   - On cgroup version 2, container_memory_failcnt and container_memory_kernel_usage have the
+//     figures of the kernel. In the kubelet they are 0.
+//   - container_oom_events_total is on /metrics and not on /metrics/cadvisor. If it were on both
+//     pages, queries would count each kill twice.
+//   - These metrics of cAdvisor are missing. container_file_descriptors, container_sockets and
+//     container_ulimits_soft would require reading every open file of every process.
+//     container_fs_sector_*, container_fs_io_*, container_fs_*_merged_total and
+//     container_fs_*_seconds_total are not counted for cgroups by current kernels.
+//     container_blkio_device_usage_total has the same figures as container_fs_reads_bytes_total
+//     and container_fs_writes_bytes_total. container_health_state needs Docker.
+//     cadvisor_version_info describes a program that does not run here. machine_dimm_*,
+//     machine_nvm_*, machine_cpu_books and machine_cpu_drawers describe rare hardware.
+//   - Cgroups that a container creates have no series of their own. Otherwise a container could
+//     create any number of series. The same applies to cgroups of other programs.
 //   - Metrics of features that do not exist here (device plugins, certificates, API server)
 //     are missing.
 //

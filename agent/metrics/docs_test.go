@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// shown returns the labels of all metrics by name. A histogram has the names that queries
-// use.
+// shown returns the labels of all metrics by name. A histogram has an entry for each name that
+// queries use, such as kubelet_pleg_relist_duration_seconds_bucket.
 func shown(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	b := newFullBed(t)
-	// The program registers the metrics of the Go runtime and of the process.
+	// The program also registers the metrics of the Go runtime and of the process.
 	b.all.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	all := map[string]map[string]bool{}
 	name, label := regexp.MustCompile(`^\w+`), regexp.MustCompile(`(\w+)="`)
-	for _, line := range values(b.page() + b.probes() + b.resource()) {
+	for _, line := range values(b.page() + b.probes() + b.slis() + b.resource() + b.cadvisor()) {
 		n := name.FindString(line)
 		if all[n] == nil {
 			all[n] = map[string]bool{}
@@ -50,8 +50,8 @@ var (
 	duration = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// requireQuery checks that a query only uses existing metrics and labels. It does not parse
-// PromQL further.
+// requireQuery checks that a query uses only existing metrics and labels. It does not parse
+// PromQL completely.
 func requireQuery(t *testing.T, query string, all map[string]map[string]bool) (metrics []string) {
 	t.Helper()
 	words := []string{
@@ -102,12 +102,12 @@ func TestDocs_AlertsUseExistingMetrics(t *testing.T) {
 		require.NotEmpty(t, g.Name)
 		for _, r := range g.Rules {
 			require.Regexp(t, `^[A-Z]\w+$`, r.Alert)
-			require.False(t, names[r.Alert], "%s is there twice", r.Alert)
+			require.False(t, names[r.Alert], "duplicate alert %s", r.Alert)
 			names[r.Alert] = true
 			require.Regexp(t, `^(\d+[smh])?$`, r.For, r.Alert)
 			require.Contains(t, []string{"warning", "critical"}, r.Labels["severity"], r.Alert)
 			require.NotEmpty(t, r.Annotations["summary"], r.Alert)
-			require.Contains(t, guide, r.Alert, "the guide says what to do")
+			require.Contains(t, guide, r.Alert, "the guide must describe this alert")
 			requireQuery(t, r.Expr, all)
 			// The query must not remove labels that the summary uses.
 			for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(r.Annotations["summary"], -1) {
@@ -141,13 +141,13 @@ func TestDocs_DashboardUsesExistingMetrics(t *testing.T) {
 	require.Positive(t, board.SchemaVersion)
 	ids, taken := map[int]bool{}, map[[2]int]int{}
 	for i, p := range board.Panels {
-		require.False(t, ids[p.ID], "two panels have the id %d", p.ID)
+		require.False(t, ids[p.ID], "duplicate panel ID %d", p.ID)
 		ids[p.ID] = true
 		for x := range p.GridPos.W {
 			for y := range p.GridPos.H {
 				cell := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
 				other, is := taken[cell]
-				require.False(t, is, "%s lies on %s", p.Title, board.Panels[other].Title)
+				require.False(t, is, "panel %s overlaps %s", p.Title, board.Panels[other].Title)
 				require.Less(t, cell[0], 24, p.Title)
 				taken[cell] = i
 			}
@@ -180,7 +180,7 @@ func TestDocs_GuideNamesEveryMetric(t *testing.T) {
 		}
 		return name
 	}
-	for _, m := range regexp.MustCompile("`((?:kubelet|kubeparts|prober|container|node|pod|go|process)_[a-z0-9_]+|(?:resource_)?scrape_error)(\\{[^`]*\\})?`").
+	for _, m := range regexp.MustCompile("`((?:kubelet|kubeparts|kubernetes|prober|container|machine|node|pod|storage|volume|go|process)_[a-z0-9_]+|(?:resource_)?scrape_error)(\\{[^`]*\\})?`").
 		FindAllStringSubmatch(string(read(t, "operating.md")), -1) {
 		name := m[1]
 		if all[name] == nil {
@@ -195,7 +195,7 @@ func TestDocs_GuideNamesEveryMetric(t *testing.T) {
 	}
 	for name := range all {
 		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") {
-			require.True(t, told[base(name)], "the guide says nothing about %s", base(name))
+			require.True(t, told[base(name)], "the guide does not describe %s", base(name))
 		}
 	}
 }

@@ -39,15 +39,16 @@ type bed struct {
 	clock      *testingclock.FakePassiveClock
 	log        strings.Builder
 	all, probe *prometheus.Registry
+	health     *prometheus.Registry
 	summary    func(context.Context) (*statsapi.Summary, error)
 }
 
 func newBed(tb testing.TB) *bed {
 	tb.Helper()
-	b := &bed{t: tb, clock: testingclock.NewFakePassiveClock(epoch), all: prometheus.NewRegistry(), probe: prometheus.NewRegistry()}
+	b := &bed{t: tb, clock: testingclock.NewFakePassiveClock(epoch), all: prometheus.NewRegistry(), probe: prometheus.NewRegistry(), health: prometheus.NewRegistry()}
 	var err error
 	b.Metrics, err = metrics.New(metrics.Config{
-		Registerer: b.all, ProbeRegisterer: b.probe, Clock: b.clock, Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Registerer: b.all, ProbeRegisterer: b.probe, HealthRegisterer: b.health, Clock: b.clock, Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 	require.NoError(tb, err)
 	return b
@@ -64,6 +65,7 @@ func get(tb testing.TB, h http.Handler) string {
 
 func (b *bed) page() string     { b.t.Helper(); return scrape(b.t, b.all) }
 func (b *bed) probes() string   { b.t.Helper(); return scrape(b.t, b.probe) }
+func (b *bed) slis() string     { b.t.Helper(); return scrape(b.t, b.health) }
 func (b *bed) resource() string { b.t.Helper(); return get(b.t, b.Resource(b.summary)) }
 
 // scrape returns the page of a registry.
@@ -92,7 +94,7 @@ func value(tb testing.TB, page, name string) float64 {
 		require.NoError(tb, err, line)
 		return v
 	}
-	require.Fail(tb, "no such series", "%s in\n%s", name, page)
+	require.Fail(tb, "the series does not exist", "%s in\n%s", name, page)
 	return 0
 }
 
@@ -138,7 +140,7 @@ func container(name string, state runtimeapi.ContainerState) *runtimeapi.Contain
 	return &runtimeapi.ContainerStatus{Id: "id-" + name, State: state, Labels: map[string]string{crilabels.ContainerName: name}}
 }
 
-// canceled returns a context that is done.
+// canceled returns a cancelled context.
 func canceled(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

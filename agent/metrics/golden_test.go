@@ -3,6 +3,8 @@ package metrics_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,12 +19,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/metrics"
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 	"github.com/kubeparts/kubeparts/pleg"
 	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/prober"
@@ -47,18 +52,32 @@ func newFullBed(t *testing.T) *bed {
 	b.Eviction(eviction.Observer{}).Evaluated(eviction.Decision{
 		Signal: eviction.MemoryAvailable, Threshold: &eviction.Report{}, Victims: make([]eviction.Victim, 1),
 	}, nil)
+	b.startPod(pod, time.Second)
+	b.Request(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/pods", nil), "pods", "readwrite")()
+	b.Checked("healthz", "ping", nil)
+	b.Images(images.Observer{}).Verified(images.PolicyAllowed)
+	o := b.Observers(agent.Observers{})
+	o.Cgroups("create", 0)
+	o.Preemption.Preempted(lifecycle.Preemption{Resource: corev1.ResourceMemory})
+	o.Volumes.Mounted(volumes.Operation{PodUID: pod.UID, Volume: "v", Plugin: "kubernetes.io/secret", Total: time.Second})
+	o.Runner.Resized(pod, 0, nil)
+	bigger := newPod("web", "app")
+	bigger.Spec.Containers[0].Resources.Limits = asks("1", "")
+	o.Edited(pod, bigger)
 	b.ContainerGC(containergc.Observer{}).Removed(containergc.Object{Kind: containergc.KindContainer}, 0, nil)
 	b.Prober(prober.Observer{}).RunFinished(run(pod, "app", prober.Liveness, prober.Succeeded))
 	err := b.CallObserver()(t.Context(), "/runtime.v1.RuntimeService/RunPodSandbox", &runtimeapi.RunPodSandboxRequest{}, nil, nil,
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return errNo })
 	require.ErrorIs(t, err, errNo)
 	b.Add(metrics.Source{
-		NodeName:   "node1",
-		RelistedAt: func() time.Time { return epoch },
-		Desired:    func() []*corev1.Pod { return []*corev1.Pod{pod} },
-		Mirrors:    func() int { return 0 },
-		Known:      func() map[types.UID]podworker.Known { return nil },
-		Observed:   func() []*podcache.Status { return []*podcache.Status{observed(pod)} },
+		NodeName:      "node1",
+		LogBytes:      func() []agent.LogUsage { return []agent.LogUsage{{Pod: pod, Container: "app", Bytes: 1}} },
+		CgroupVersion: func() int { return 2 },
+		RelistedAt:    func() time.Time { return epoch },
+		Desired:       func() []*corev1.Pod { return []*corev1.Pod{pod} },
+		Mirrors:       func() int { return 0 },
+		Known:         func() map[types.UID]podworker.Known { return nil },
+		Observed:      func() []*podcache.Status { return []*podcache.Status{observed(pod)} },
 	})
 	b.summary = func(context.Context) (*statsapi.Summary, error) {
 		return &statsapi.Summary{
@@ -81,13 +100,14 @@ func TestExposition(t *testing.T) {
 	datadriven.RunTest(t, "testdata/exposition", func(t *testing.T, d *datadriven.TestData) string {
 		t.Helper()
 		b := newFullBed(t)
-		pages := map[string]func() string{"metrics": b.page, "probes": b.probes, "resource": b.resource}
+		pages := map[string]func() string{"metrics": b.page, "probes": b.probes, "slis": b.slis, "resource": b.resource, "cadvisor": b.cadvisor}
 		require.Contains(t, pages, d.Cmd)
 		return described(pages[d.Cmd]())
 	})
 }
 
-// described returns a page without values. For a histogram it has the bounds of one series.
+// described returns a page without values. For a histogram, the result has the bounds of the
+// buckets of each series in one line.
 func described(page string) string {
 	var out strings.Builder
 	bounds, last := []string{}, ""

@@ -59,6 +59,13 @@ func (m *maker) counter(name, help string) prometheus.Counter {
 	return c
 }
 
+// betaCounter creates a counter that is BETA in the kubelet.
+func (m *maker) betaCounter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: m.prefix + name, Help: beta + help})
+	m.add(c)
+	return c
+}
+
 func (m *maker) counters(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.prefix + name, Help: alpha + help}, labels)
 	m.add(c)
@@ -67,6 +74,12 @@ func (m *maker) counters(name, help string, labels ...string) *prometheus.Counte
 
 func (m *maker) gauge(name, help string) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: m.prefix + name, Help: alpha + help})
+	m.add(g)
+	return g
+}
+
+func (m *maker) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.prefix + name, Help: alpha + help}, labels)
 	m.add(g)
 	return g
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/imagegc"
+	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
 type evictionMetrics struct {
@@ -72,6 +73,8 @@ func age(d eviction.Decision) time.Duration {
 type managerMetrics struct {
 	images, imageRuns, containers, logs *prometheus.CounterVec
 	lostRecords                         prometheus.Counter
+	cgroups                             *prometheus.HistogramVec
+	preemptions                         *prometheus.CounterVec
 }
 
 func newManagers(f *maker) managerMetrics {
@@ -81,6 +84,8 @@ func newManagers(f *maker) managerMetrics {
 		imageRuns:   own.counters("image_gc_runs_total", "Passes of the image garbage collection, by result: ok or failed.", "result"),
 		containers:  own.counters("container_gc_removals_total", "Removals of containers, sandboxes and logs, by kind and by result: ok or failed.", "kind", "result"),
 		logs:        own.counters("log_rotations_total", "Rotations of logs of running containers, by result: ok or failed.", "result"),
+		cgroups:     f.histograms("cgroup_manager_duration_seconds", "Duration of operations on the cgroups of pods, by operation: create, update or destroy.", prometheus.DefBuckets, "operation_type"),
+		preemptions: f.counters("preemptions", "Pods that were preempted for a critical pod, by the resource that was missing.", "preemption_signal"),
 		lostRecords: own.counter("oom_lost_records_total", "Records of the kernel's log that were overwritten before they were read."),
 	}
 	f.also(own)
@@ -105,6 +110,17 @@ func result(err error) string {
 		return failed
 	}
 	return succeeded
+}
+
+// Preemption returns an observer for a [lifecycle.NodeHandler] that then calls next.
+func (m *Metrics) Preemption(next lifecycle.NodeObserver) lifecycle.NodeObserver {
+	o := next
+	o.Preempted = chain1(func(p lifecycle.Preemption) {
+		if p.Err == nil {
+			m.managers.preemptions.WithLabelValues(safe(string(p.Resource))).Inc()
+		}
+	}, next.Preempted)
+	return o
 }
 
 // ImageGC returns an observer for an [imagegc.Manager] that then calls next.

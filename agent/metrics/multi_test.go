@@ -49,7 +49,7 @@ func TestAdd_ValuesOfSeveralAgentsAreAdded(t *testing.T) {
 	b := newBed(t)
 	b.Add(source("node1", epoch.Add(time.Minute), newPod("a", "app"), newPod("b", "app", "side")))
 	remove := b.Add(source("node2", epoch, newPod("c", "app")))
-	b.Add(metrics.Source{NodeName: "node3"}) // the other functions are nil
+	b.Add(metrics.Source{NodeName: "node3"}) // its other functions are nil
 	is := func(pods, containers, agents float64) {
 		t.Helper()
 		b.is(`kubelet_desired_pods{static="true"}`, pods)
@@ -146,14 +146,14 @@ func TestNew_OnOneRegistry(t *testing.T) {
 	m, err := metrics.New(metrics.Config{Registerer: registry})
 	require.NoError(t, err)
 	m.Prober(prober.Observer{}).RunFinished(run(newPod("a", "app"), "app", prober.Liveness, prober.Succeeded))
-	require.NotEmpty(t, series(scrape(t, registry), "prober_probe_total"), "probes are there too")
+	require.NotEmpty(t, series(scrape(t, registry), "prober_probe_total"), "the registry must also have probe metrics")
 
 	var taken prometheus.AlreadyRegisteredError
 	_, err = metrics.New(metrics.Config{Registerer: registry})
 	require.ErrorAs(t, err, &taken)
 	_, err = metrics.New(metrics.Config{Registerer: registry, Prefix: "other_"})
-	require.ErrorAs(t, err, &taken, "not every name has the prefix")
-	require.Empty(t, series(scrape(t, registry), "other_"), "what was registered before the error is gone")
+	require.ErrorAs(t, err, &taken, "only some names have the prefix")
+	require.Empty(t, series(scrape(t, registry), "other_"), "metrics registered before the error must be removed")
 	require.NotEmpty(t, series(scrape(t, registry), "kubelet_"))
 }
 
@@ -177,7 +177,7 @@ func TestNew_AgentsDistinguishedByALabel(t *testing.T) {
 	require.Len(t, series(page, "kubelet_pleg_last_seen_seconds"), 2)
 }
 
-// An agent may be in any state when a scrape reads it.
+// Functions of a source may call methods of Metrics during a scrape.
 func TestAdd_SourcesMayCallBack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

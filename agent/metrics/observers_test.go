@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/metrics"
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
@@ -21,6 +23,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/kubeparts/kubeparts/pleg"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -33,7 +36,7 @@ func TestPLEG(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.PLEG(pleg.Observer{})
-	require.Nil(t, o.RelistStart, "what is not counted costs nothing")
+	require.Nil(t, o.RelistStart, "an event without a metric must have no observer")
 	o.RelistEnd(pleg.Result{At: epoch, Took: 2 * time.Second}, nil)
 	o.RelistEnd(pleg.Result{At: epoch.Add(3 * time.Second), Took: time.Second}, errNo)
 	o.RelistEnd(pleg.Result{At: epoch.Add(10 * time.Second), Took: time.Second}, nil)
@@ -65,7 +68,7 @@ func TestWorkers_Syncs(t *testing.T) {
 		})
 	}
 	b.clock.SetTime(epoch.Add(10 * time.Second))
-	turn(true, podworker.Sync, podworker.Syncing) // a Sync has replaced the Create
+	turn(true, podworker.Sync, podworker.Syncing) // a Sync has replaced the pending Create
 	b.is("kubelet_pod_worker_start_duration_seconds_sum", 7)
 	b.is("kubelet_containers_per_pod_count_sum", 3)
 	turn(false, podworker.Sync, podworker.Syncing)
@@ -299,25 +302,25 @@ func TestOOMKills(t *testing.T) {
 		`container_oom_events_total{container="app",namespace="ns",pod="db"} 0`,
 		`container_oom_events_total{container="app",namespace="ns",pod="web"} 0`,
 		`container_oom_events_total{container="side",namespace="ns",pod="web"} 0`,
-	}, series(b.page(), "container_oom_events_total"), "who was never hit shows, so that a rate sees the first")
+	}, series(b.page(), "container_oom_events_total"), "pods without OOM kills must have a series with 0, so that a rate includes the first kill")
 
 	b.Killed(oomwatch.Kill{PodUID: web.UID, ContainerID: "id-app"}, find)
 	b.OOMWatch(oomwatch.Observer{}, find).DroppedKill(oomwatch.Kill{PodUID: web.UID, ContainerID: "id-app"})
 	b.Killed(oomwatch.Kill{PodUID: "stranger"}, find)
 	require.Equal(t, 3, asked)
 	b.Killed(oomwatch.Kill{}, find)
-	require.Equal(t, 3, asked, "what hits no pod is nobody's")
+	require.Equal(t, 3, asked, "an OOM kill outside of pods must not cause a lookup")
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="web"}`, 2)
 	b.is(`container_oom_events_total{container="",namespace="",pod=""}`, 2)
 
-	// A new pod with the same name, while the old pod is stopping.
+	// A new pod with the same name starts while the old pod terminates.
 	again := observed(web)
 	again.UID = "uid-again"
 	present = append(present, again)
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="web"}`, 2)
 
 	present = present[1:2]
-	require.Len(t, series(b.page(), "container_oom_events_total"), 2, "those of a pod go with it")
+	require.Len(t, series(b.page(), "container_oom_events_total"), 2, "the series of a removed pod must be deleted")
 	present = append(present, observed(web))
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="web"}`, 0)
 
@@ -366,5 +369,58 @@ func TestNew_RefusesInvalidPrefix(t *testing.T) {
 	require.Empty(t, series(page, "kubelet_"))
 	require.InDelta(t, 0, value(t, page, "agent_pleg_discard_events"), 0)
 	require.InDelta(t, 0, value(t, page, "agent_mirror_pods"), 0)
-	require.Empty(t, series(page, "agent_node_name"), "it has none")
+	require.Empty(t, series(page, "agent_node_name"), "an agent without a node name must have no such series")
+}
+
+// Each observer of an agent also calls the observer of the program.
+func TestObservers_OfTheAgentCallTheNextObserver(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var told []string
+	emit := func(what string) { told = append(told, what) }
+	o := b.Observers(agent.Observers{
+		Edited:          func(before, after *corev1.Pod) { emit("edited " + before.Name + " " + after.Name) },
+		Searched:        func(found, remaining int) { emit("searched " + strconv.Itoa(found-remaining)) },
+		Cgroups:         func(operation string, _ time.Duration) { emit("cgroups " + operation) },
+		ShutdownStarted: func() { emit("shutdown") },
+		ShutdownEnded:   func() { emit("shut down") },
+		Volumes: volumes.Observer{
+			Mounted:   func(o volumes.Operation) { emit("mounted " + o.Volume) },
+			TornDown:  func(o volumes.Operation) { emit("torn down " + o.Volume) },
+			Unmounted: func(pod types.UID) { emit("unmounted " + string(pod)) },
+		},
+		Images: images.Observer{
+			Awaited:        func(w images.PullWait) { emit("awaited " + string(w.PodUID)) },
+			Verified:       func(v images.Verdict) { emit("verified " + string(v)) },
+			RecordsChanged: func(intents, pulled int) { emit("records " + strconv.Itoa(intents+pulled)) },
+		},
+		Runner:   podrunner.Observer{Resized: func(pod *corev1.Pod, _ time.Duration, _ error) { emit("resized " + pod.Name) }},
+		Statuses: status.Observer{StatusRemoved: func(pod types.UID) { emit("removed " + string(pod)) }},
+	})
+	o.Edited(newPod("a"), newPod("b"))
+	o.Searched(3, 1)
+	o.Cgroups("create", 0)
+	o.ShutdownStarted()
+	o.ShutdownEnded()
+	o.Volumes.Mounted(volumes.Operation{Volume: "v"})
+	o.Volumes.TornDown(volumes.Operation{Volume: "v"})
+	o.Volumes.Unmounted("a")
+	o.Images.Awaited(images.PullWait{PodUID: "a"})
+	o.Images.Verified(images.RecordFound)
+	o.Images.RecordsChanged(1, 2)
+	o.Runner.Resized(newPod("a"), 0, nil)
+	o.Statuses.StatusRemoved("a")
+	require.Equal(t, []string{
+		"edited a b", "searched 2", "cgroups create", "shutdown", "shut down", "mounted v", "torn down v", "unmounted a",
+		"awaited a", "verified credentialRecordFound", "records 3", "resized a", "removed a",
+	}, told)
+}
+
+func TestWebSocketStream_CountsBySubresource(t *testing.T) {
+	b := newBed(t)
+	b.WebSocketStream("exec")
+	b.WebSocketStream("exec")
+	b.WebSocketStream("portforward")
+	b.is(`kubelet_websocket_streaming_requests_total{subresource="exec"}`, 2)
+	b.is(`kubelet_websocket_streaming_requests_total{subresource="portforward"}`, 1)
 }

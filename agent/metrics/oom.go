@@ -44,7 +44,7 @@ func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 }
 
 // kills returns the number of kills by victim, including a 0 for each container of pods
-// without kills. It deletes the counts of the pods that are not in pods.
+// without a kill. It deletes the counts of victims whose pod is not in pods.
 func (m *Metrics) kills(pods []*podcache.Status) map[victim]uint64 {
 	now := map[victim]uint64{{}: 0}
 	present := make(map[types.UID]bool, len(pods))

@@ -1,12 +1,15 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	crierrors "k8s.io/cri-api/pkg/errors"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
@@ -30,6 +33,10 @@ type podMetrics struct {
 	httpFallbacks, sleepsCut                   prometheus.Counter
 	rejections                                 *prometheus.CounterVec
 	shutdownStart, shutdownEnd                 prometheus.Gauge
+	userPods, userPodErrors                    prometheus.Counter
+	volumesWanted, volumesMounted, volumesBad  prometheus.Counter
+	verdicts                                   *prometheus.CounterVec
+	pullIntents, pullRecords                   prometheus.Gauge
 }
 
 func newPods(f *maker) podMetrics {
@@ -58,6 +65,15 @@ func newPods(f *maker) podMetrics {
 		shutdownStart: f.gauge("graceful_shutdown_start_time_seconds", "Unix time at which the last graceful shutdown of the pods started, 0 without a shutdown."),
 		shutdownEnd:   f.gauge("graceful_shutdown_end_time_seconds", "Unix time at which the last graceful shutdown of the pods ended, 0 without a shutdown."),
 	}
+	p.userPods = f.counter("started_user_namespaced_pods_total", "Attempts to start a sandbox of a pod with its own user namespace.")
+	p.userPodErrors = f.counter("started_user_namespaced_pods_errors_total", "Failed syncs that had started a sandbox of a pod with its own user namespace.")
+	p.volumesWanted = f.betaCounter("image_volume_requested_total", "Image volumes of created containers.")
+	p.volumesMounted = f.betaCounter("image_volume_mounted_succeed_total", "Image volumes that the runtime has mounted.")
+	p.volumesBad = f.betaCounter("image_volume_mounted_errors_total", "Image volumes that the runtime could not mount.")
+	p.verdicts = f.counters("imagemanager_image_mustpull_checks_total",
+		"Decisions whether a pod may use a present image, by result: credentialPolicyAllowed, credentialRecordFound, mustAuthenticate or error.", "result")
+	p.pullIntents = f.gauge("imagemanager_ondisk_pullintents", "Stored records of image pulls that are running or whose result is unknown.")
+	p.pullRecords = f.gauge("imagemanager_ondisk_pulledrecords", "Stored records of pulled images.")
 	f.also(own)
 	return p
 }
@@ -76,6 +92,9 @@ func (m *Metrics) Workers(next podworker.Observer) podworker.Observer {
 }
 
 func (m *Metrics) syncEnded(t podworker.SyncInfo) {
+	if m.startedUserPod(t.UID) && t.Err != nil {
+		m.pods.userPodErrors.Inc()
+	}
 	took := t.Waited + t.Duration
 	m.pods.syncs.WithLabelValues(syncType(t)).Observe(took.Seconds())
 	if !t.First || t.Phase != podworker.Syncing || t.Pod == nil {
@@ -84,6 +103,54 @@ func (m *Metrics) syncEnded(t podworker.SyncInfo) {
 	m.pods.containersPerPod.Observe(float64(len(t.Pod.Spec.Containers)))
 	if seen, ok := firstSeen(t.Pod); ok {
 		m.pods.workerStart.Observe(max(0, m.cfg.Clock.Since(seen)-took).Seconds())
+	}
+}
+
+// startedUserPod reports whether the sandbox of a pod with its own user namespace was started since
+// the last call for the pod.
+func (m *Metrics) startedUserPod(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	started := m.userPods[uid]
+	delete(m.userPods, uid)
+	return started
+}
+
+// startingUserPod counts the start of the sandbox of a pod with its own user namespace.
+func (m *Metrics) startingUserPod(pod *corev1.Pod) {
+	if pod == nil || pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
+		return
+	}
+	m.pods.userPods.Inc()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.userPods[pod.UID] = true
+}
+
+// createdVolumes counts the image volumes of a container that the runtime has been asked to create.
+func (m *Metrics) createdVolumes(s podrunner.ContainerStart) {
+	if s.ID != "" || s.Pod == nil || !slices.Contains([]string{"", podrunner.CreateContainerError, podrunner.RunContainerError, lifecycle.PostStartHookError}, s.Code) {
+		return
+	}
+	c := podspec.Container(&s.Pod.Spec, s.Name)
+	if c == nil || s.Err != nil && s.Code == "" { // the sync was cancelled
+		return
+	}
+	failed := s.Code == podrunner.CreateContainerError && s.Err != nil && strings.Contains(s.Err.Error(), crierrors.ErrImageVolumeMountFailed.Error())
+	mounted := map[string]bool{}
+	for _, mount := range c.VolumeMounts {
+		if !slices.ContainsFunc(s.Pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.Image != nil }) {
+			continue
+		}
+		if !mounted[mount.Name] {
+			mounted[mount.Name] = true
+			m.pods.volumesWanted.Inc()
+		}
+		if failed {
+			m.pods.volumesBad.Inc()
+		} else {
+			m.pods.volumesMounted.Inc()
+		}
 	}
 }
 
@@ -118,13 +185,16 @@ func static(pod *corev1.Pod) string {
 // Runner returns an observer for a [podrunner.Runner] that then calls next.
 func (m *Metrics) Runner(next podrunner.Observer) podrunner.Observer {
 	c, o := &m.pods, next
-	o.SandboxStarted = chain2(func(_ *corev1.Pod, err error) {
+	o.Resized = chain3(func(_ *corev1.Pod, took time.Duration, err error) { m.resized(took, err) }, next.Resized)
+	o.SandboxStarted = chain2(func(pod *corev1.Pod, err error) {
 		c.startedPods.Inc()
+		m.startingUserPod(pod)
 		if err != nil {
 			c.startedPodErrors.Inc()
 		}
 	}, next.SandboxStarted)
 	o.ContainerStarted = chain1(func(s podrunner.ContainerStart) {
+		m.createdVolumes(s)
 		kind := containerType(s.Kind)
 		c.startedContainers.WithLabelValues(kind).Inc()
 		if s.Code != "" {
@@ -155,6 +225,12 @@ func (m *Metrics) Images(next images.Observer) images.Observer {
 			m.pods.pulls.WithLabelValues(sizeClass(p.SizeBytes)).Observe(p.Took.Seconds())
 		}
 	}, next.Pulled)
+	o.Awaited = chain1(m.awaited, next.Awaited)
+	o.Verified = chain1(func(v images.Verdict) { m.pods.verdicts.WithLabelValues(string(v)).Inc() }, next.Verified)
+	o.RecordsChanged = chain2(func(intents, pulled int) {
+		m.pods.pullIntents.Set(float64(intents))
+		m.pods.pullRecords.Set(float64(pulled))
+	}, next.RecordsChanged)
 	return o
 }
 
@@ -194,7 +270,9 @@ func (m *Metrics) Statuses(next status.Observer) status.Observer {
 		if took, ok := startedIn(c, m.cfg.Clock.Now()); ok {
 			m.pods.start.Observe(took.Seconds())
 		}
+		m.statusChanged(c)
 	}, next.StatusChanged)
+	o.StatusRemoved = chain1(m.statusRemoved, next.StatusRemoved)
 	o.ContainerTerminated = chain1(func(e status.ContainerTermination) {
 		m.pods.ends.WithLabelValues(e.Type, strconv.Itoa(int(e.ExitCode)), safe(e.Reason)).Inc()
 	}, next.ContainerTerminated)
@@ -202,8 +280,8 @@ func (m *Metrics) Statuses(next status.Observer) status.Observer {
 }
 
 // startedIn returns the time from when the agent first received a pod until the pod was
-// Running. It returns false if c is another change, or if a container of the pod ran before
-// the agent received the pod, because an earlier agent process had started it.
+// Running. It returns false if c is not the change to Running. It also returns false if an
+// earlier agent process had started a container of the pod before the agent received the pod.
 func startedIn(c status.Change, now time.Time) (time.Duration, bool) {
 	if c.New.Phase != corev1.PodRunning || c.Old.Phase != "" && c.Old.Phase != corev1.PodPending || c.Pod == nil {
 		return 0, false

@@ -37,7 +37,7 @@ func TestProber_CountsByResult(t *testing.T) {
 	require.InDelta(t, 2, value(t, b.probes(), "prober_probe_duration_seconds_count"+labels), 0)
 	b.none("prober_")
 
-	o.RunFinished(prober.Run{Key: prober.Key{PodUID: "nobody's"}}) // without a pod, the series has no name
+	o.RunFinished(prober.Run{Key: prober.Key{PodUID: "nobody's"}}) // without a known pod, the series has no name
 	require.Len(t, series(b.probes(), "prober_probe_total"), 3)
 }
 
@@ -90,7 +90,8 @@ func TestProber_DoesNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { o.RunFinished(r) }))
 }
 
-// The kubelet looks up the labels of a run in a map of strings each time.
+// BenchmarkProbed counts runs of one probe. The kubelet finds the series of each run in a map with
+// the labels as the key.
 func BenchmarkProbed(b *testing.B) {
 	o := newBed(b).Prober(prober.Observer{})
 	r := run(newPod("web", "app"), "app", prober.Liveness, prober.Succeeded)

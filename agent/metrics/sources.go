@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
 // Source has the functions that return the state of one agent. Metrics calls the functions
-// during a scrape, in any goroutine, so they must not block. It neither retains nor modifies
+// during a scrape, in any goroutine, so they must not block. Metrics neither retains nor modifies
 // their results. If a function is nil, its metrics are missing.
 type Source struct {
 	// NodeName is the label of kubelet_node_name. If NodeName is empty, the metric is missing.
@@ -31,12 +32,17 @@ type Source struct {
 	// RelistedAt returns the start time of the newest successful relist, as in pleg.Stats. It
 	// returns zero if no relist has succeeded yet.
 	RelistedAt func() time.Time
+	// CgroupVersion returns the version of cgroups on the machine: 1 or 2, or 0 if the version
+	// is unknown.
+	CgroupVersion func() int
+	// LogBytes returns the disk usage of the logs of containers.
+	LogBytes func() []agent.LogUsage
 }
 
 // Add includes an agent in each scrape until remove is called. Values of several agents are
 // added, except kubelet_pleg_last_seen_seconds, which has the oldest relist of all agents. Call
-// remove when the agent has stopped. remove also deletes the series of the agent's pods, whose
-// UIDs it gets by a last call of Desired, Known and Observed.
+// remove when the agent has stopped. remove also deletes the series of the agent's pods. It gets
+// the UIDs of these pods by a last call of Desired, Known and Observed.
 func (m *Metrics) Add(s Source) (remove func()) {
 	added := &s
 	m.mu.Lock()
@@ -100,6 +106,7 @@ type state struct {
 	desired, active, mirrors, ephemeral *prometheus.Desc
 	working                             *prometheus.Desc
 	pods, containers, oom               *prometheus.Desc
+	cgroups, logs                       *prometheus.Desc
 }
 
 func newState(m *Metrics, prefix string) *state {
@@ -116,6 +123,8 @@ func newState(m *Metrics, prefix string) *state {
 		ephemeral:  desc("managed_ephemeral_containers", "Ephemeral containers in the specs of the desired pods."),
 		working:    desc("working_pods", "Pods with a worker, by lifecycle phase, by config (desired; orphan: no longer desired; runtime_only: without a known spec), and whether they are static.", "lifecycle", "config", "static"),
 		pods:       desc("running_pods", "Pods with a running sandbox."),
+		cgroups:    desc("cgroup_version", "Version of cgroups on the machine."),
+		logs:       desc("container_log_filesystem_used_bytes", "Bytes used by the logs of a container, rotated logs included.", "uid", "namespace", "pod", "container"),
 		containers: desc("running_containers", "Containers in the runtime, by their state.", "container_state"),
 		oom: prometheus.NewDesc("container_oom_events_total",
 			alpha+"OOM kills by container. Kills without a container have empty labels.", []string{"container", "namespace", "pod"}, nil),
@@ -125,7 +134,7 @@ func newState(m *Metrics, prefix string) *state {
 // Describe implements [prometheus.Collector].
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		s.node, s.lastSeen, s.desired, s.active, s.mirrors, s.ephemeral, s.working, s.pods, s.containers, s.oom,
+		s.node, s.lastSeen, s.desired, s.active, s.mirrors, s.ephemeral, s.working, s.pods, s.containers, s.oom, s.cgroups, s.logs,
 	} {
 		ch <- d
 	}
@@ -160,6 +169,12 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	}
 	if t.isObserved {
 		s.collectObserved(ch, t.observed)
+	}
+	if t.cgroupVersion > 0 {
+		ch <- gauge(s.cgroups, t.cgroupVersion)
+	}
+	for l, bytes := range t.logs {
+		ch <- prometheus.MustNewConstMetric(s.logs, prometheus.GaugeValue, float64(bytes), l.uid, l.namespace, l.pod, l.container)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestPods_AreCountedDuringScrapes(t *testing.T) {
 	b.none("kubelet_desired_pods")
 	b.none("kubelet_running_pods")
 	web, db, api := newPod("web", "app"), newPod("db", "app"), newPod("api", "app")
-	api.Annotations = nil // so that the pod comes from an API server
+	api.Annotations = nil // makes it a pod of an API server
 	db.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 2)
 	b.Add(metrics.Source{
 		Desired: func() []*corev1.Pod { return []*corev1.Pod{web, db, api, nil} },
@@ -155,7 +155,7 @@ func TestCollect_UnknownValuesAreMissing(t *testing.T) {
 	require.Equal(t, []string{"resource_scrape_error 1", "scrape_error 1"}, values(b.resource()))
 }
 
-// values are the series of a page.
+// values returns the series of a page.
 func values(page string) (lines []string) {
 	for _, line := range series(page, "") {
 		if line[0] != '#' {
@@ -177,8 +177,8 @@ func TestResource_MeasurementEndsWithTheRequest(t *testing.T) {
 	require.Contains(t, w.Body.String(), "scrape_error 1")
 }
 
-// If two pods of the same name have containers of the same name, only one container is
-// exported. The rest of the page must not be affected.
+// If two pods of the same name have containers of the same name, the page contains only one
+// of these containers. The other series must not be affected.
 func TestResource_DuplicateNamesDoNotBreakThePage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

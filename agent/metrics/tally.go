@@ -1,16 +1,19 @@
 package metrics
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// tally has the values of all sources together: sums, except relisted. A
-// pointer or map is nil if no source provides its values; nodes is never nil.
+// tally has the values of all sources together: sums, except relisted and
+// cgroupVersion. A pointer or map is nil if no source provides its values;
+// nodes is never nil.
 type tally struct {
 	nodes           map[string]int
 	relisted        *time.Time     // oldest of all sources
@@ -20,6 +23,20 @@ type tally struct {
 	working         map[workerState]int
 	isObserved      bool
 	observed        []*podcache.Status
+	cgroupVersion   int // of the source that was added last and knows the version
+	logs            map[logLabels]int64
+}
+
+// logLabels are the labels of a container's logs.
+type logLabels struct{ uid, namespace, pod, container string }
+
+func (t *tally) addLogs(all []agent.LogUsage) {
+	if t.logs == nil {
+		t.logs = map[logLabels]int64{}
+	}
+	for _, l := range all {
+		t.logs[logLabels{string(l.Pod.UID), safe(l.Pod.Namespace), safe(l.Pod.Name), safe(l.Container)}] += l.Bytes
+	}
 }
 
 func (t *tally) add(s *Source) {
@@ -44,6 +61,12 @@ func (t *tally) add(s *Source) {
 			t.mirrors = new(int)
 		}
 		*t.mirrors += s.Mirrors()
+	}
+	if s.CgroupVersion != nil {
+		t.cgroupVersion = cmp.Or(s.CgroupVersion(), t.cgroupVersion)
+	}
+	if s.LogBytes != nil {
+		t.addLogs(s.LogBytes())
 	}
 	if s.Observed != nil {
 		t.isObserved = true

@@ -10,7 +10,8 @@ import (
 	"github.com/kubeparts/kubeparts/agent/state"
 )
 
-// record is a value with a field that a damaged checkpoint fills before the damage shows.
+// record is a value with a field that decoding sets before it detects the damage of a
+// checkpoint.
 type record struct {
 	Name  string         `json:"name"`
 	Count map[string]int `json:"count"`
@@ -24,7 +25,7 @@ func TestSave_IsReadByLoad(t *testing.T) {
 		require.NoError(t, state.Save(t.Context(), store, "record.json", saved))
 		loaded := record{Count: map[string]int{"b": 2}}
 		require.NoError(t, state.Load(t.Context(), store, "record.json", &loaded))
-		require.Equal(t, saved, loaded, "what into had before is replaced")
+		require.Equal(t, saved, loaded, "the previous value must be replaced completely")
 	})
 }
 
@@ -79,7 +80,7 @@ func TestLoad_ReturnsTheErrorOfTheStore(t *testing.T) {
 	require.ErrorIs(t, state.Load(t.Context(), brokenStore{state.Memory(), broken}, "record.json", &into), broken)
 }
 
-// brokenStore fails to read.
+// brokenStore is a store whose reads fail.
 type brokenStore struct {
 	state.Store
 	err error

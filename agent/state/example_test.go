@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/state"
 )
 
-// The next process reads the value that this one has stored.
+// A process stores a value, and the next process reads the value.
 func ExampleFiles() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/kubeparts/kubeparts/internal/atomicfile"
 	"github.com/kubeparts/kubeparts/internal/safeopen"
@@ -43,17 +43,42 @@ func (f *FileStore) Get(_ context.Context, key string) (value []byte, err error)
 		return nil, fmt.Errorf("state: get: %w", err)
 	}
 	defer func() { err = f.wrap("get", key, err) }()
-	root, err := safeopen.Root(f.dir)
+	path, name := cut(key)
+	folder, err := f.folder(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	file, err := safeopen.File(root, local(key))
-	if err != nil {
+	file := filepath.Join(folder, name)
+	info, err := os.Lstat(file)
+	switch {
+	case err != nil:
 		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, safeopen.ErrNotRegular
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return io.ReadAll(file)
+	return os.ReadFile(file)
+}
+
+// folder returns the folder at a path below the store's folder. It returns an error if any
+// element of the path is a link or not a folder. The check stays valid after the call, because no
+// other process writes to the store's folder.
+func (f *FileStore) folder(path string) (string, error) {
+	if path == "" {
+		_, err := os.Stat(f.dir)
+		return f.dir, err
+	}
+	folder := f.dir
+	for name := range strings.SplitSeq(path, "/") {
+		folder = filepath.Join(folder, name)
+		info, err := os.Lstat(folder)
+		if err == nil && !info.IsDir() {
+			err = &fs.PathError{Op: "open", Path: folder, Err: syscall.ENOTDIR}
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return folder, nil
 }
 
 // Put replaces the file of a key. It also replaces an empty folder at the path of the file. The
@@ -85,73 +110,60 @@ func (f *FileStore) put(key string, value []byte, survives atomicfile.Durability
 	return f.wrap("put", key, err)
 }
 
-func (f *FileStore) write(key string, value []byte, survives atomicfile.Durability) (err error) {
-	if err := os.MkdirAll(f.dir, 0o700); err != nil {
-		return err
-	}
+func (f *FileStore) write(key string, value []byte, survives atomicfile.Durability) error {
 	path, name := cut(key)
-	folder, err := f.makeFolder(path, survives)
+	folder, err := f.folder(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		folder, err = f.makeFolder(path, survives)
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
-	if info, err := folder.Lstat(name); err == nil && info.IsDir() {
-		if err := folder.Remove(name); err != nil { // fails if the folder is not empty
-			return err
-		}
+	file := filepath.Join(folder, name)
+	err = atomicfile.Write(file, value, survives)
+	if errors.Is(err, fs.ErrExist) && os.Remove(file) == nil { // file was an empty folder
+		err = atomicfile.Write(file, value, survives)
 	}
-	return atomicfile.WriteIn(folder, name, value, survives)
+	return err
 }
 
-// makeFolder creates the missing folders of a path, and opens the folder. The caller must close
-// the result.
-func (f *FileStore) makeFolder(path string, survives atomicfile.Durability) (*os.Root, error) {
-	folder, err := safeopen.Root(f.dir)
-	if err != nil || path == "" {
-		return folder, err
+// makeFolder creates the store's folder and the missing folders of a path below it.
+func (f *FileStore) makeFolder(path string, survives atomicfile.Durability) (string, error) {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return "", err
 	}
+	parent := f.dir
 	for name := range strings.SplitSeq(path, "/") {
-		var next *os.Root
-		err := folder.Mkdir(name, 0o750)
+		folder := filepath.Join(parent, name)
+		err := os.Mkdir(folder, 0o750)
 		if err == nil && survives == atomicfile.Durable {
-			err = atomicfile.SyncFolder(folder)
+			err = atomicfile.SyncFolder(parent)
 		}
-		if err == nil || errors.Is(err, fs.ErrExist) {
-			next, err = safeopen.Folder(folder, name)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
 		}
-		if err := errors.Join(err, folder.Close()); err != nil {
-			return nil, err
-		}
-		folder = next
+		parent = folder
 	}
-	return folder, nil
+	return f.folder(path)
 }
 
 // Delete removes the file of a key, the remains of an interrupted Put, and folders that become
-// empty. If the path of the key is a folder, Delete does not remove it, because it is not a
-// value.
+// empty. If the path of the key is a folder, Delete does not remove the folder, because a folder is
+// not a value.
 func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("state: delete: %w", err)
 	}
 	defer f.lock(key)()
 	defer func() { err = f.wrap("delete", key, err) }()
-	root, err := safeopen.Root(f.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
 	path, name := cut(key)
-	if err := remove(root, path, name, name+atomicfile.Suffix); err != nil {
+	if err := f.remove(path, name, name+atomicfile.Suffix); err != nil {
 		return err
 	}
 	for strings.Contains(path, "/") {
 		// Remove fails if the folder is not empty. A concurrent Put creates the folder again if
 		// it is missing.
-		if root.Remove(local(path)) != nil {
+		if os.Remove(filepath.Join(f.dir, local(path))) != nil {
 			break
 		}
 		path, _ = cut(path)
@@ -159,21 +171,21 @@ func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 	return nil
 }
 
-// remove deletes the files with these names in a folder below root. It does not delete folders
-// with these names.
-func remove(root *os.Root, path string, names ...string) (err error) {
-	folder, err := safeopen.Folder(root, local(path))
+// remove deletes the files with these names in a folder. It does not delete folders with
+// these names.
+func (f *FileStore) remove(path string, names ...string) error {
+	folder, err := f.folder(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
 	for _, name := range names {
-		info, err := folder.Lstat(name)
+		file := filepath.Join(folder, name)
+		info, err := os.Lstat(file)
 		if err == nil && !info.IsDir() {
-			err = folder.Remove(name)
+			err = os.Remove(file)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -206,7 +218,7 @@ func (f *FileStore) Keys(_ context.Context, prefix string) (keys []string, err e
 	for _, key := range keys {
 		interrupted, isInterrupted := strings.CutSuffix(key, atomicfile.Suffix)
 		if at, _ := cut(key); isInterrupted && at == folder {
-			err = errors.Join(err, f.clear(root, interrupted))
+			err = errors.Join(err, f.clear(interrupted))
 		}
 		if checkKey(key) == nil && strings.HasPrefix(key, prefix) {
 			values = append(values, key)
@@ -240,10 +252,10 @@ func walk(root *os.Root, folder, prefix string) (paths []string, err error) {
 
 // clear removes the remains of an interrupted Put of a key. It holds the lock of the key, so
 // that no Put of the key is running.
-func (f *FileStore) clear(root *os.Root, key string) error {
+func (f *FileStore) clear(key string) error {
 	defer f.lock(key)()
 	path, name := cut(key)
-	return remove(root, path, name+atomicfile.Suffix)
+	return f.remove(path, name+atomicfile.Suffix)
 }
 
 // local returns the path of a key or a folder in the form of the operating system.

@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/state"
 )
 
-// below makes files in a folder, by path; a path that ends in a slash is a folder.
+// below creates files in a directory, by path. A path that ends in a slash is a directory.
 func below(t *testing.T, files map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -37,11 +37,11 @@ func TestFiles_KeyIsThePath(t *testing.T) {
 		require.Equal(t, want, string(text))
 		info, err := os.Stat(path)
 		require.NoError(t, err)
-		require.Equal(t, os.FileMode(0o600), info.Mode(), "nobody else's to read")
+		require.Equal(t, os.FileMode(0o600), info.Mode(), "other users must not be able to read the file")
 	}
 }
 
-// The remains of an interrupted Put are not a value, and are removed.
+// The file of an interrupted Put is not a value, and is removed.
 func TestFiles_InterruptedPut(t *testing.T) {
 	t.Parallel()
 	dir := below(t, map[string]string{"s/a": "old", "s/a.new": "ne", "s/b.new": "", "s/c.new": "x", "s/d.new": "y", "v/pod/file.new": "a pod's"})
@@ -61,7 +61,7 @@ func TestFiles_InterruptedPut(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"s/a", "s/b"}, keys)
 	require.NoFileExists(t, filepath.Join(dir, "s/d.new"))
-	require.FileExists(t, filepath.Join(dir, "v/pod/file.new"), "it is in a folder that is not listed itself")
+	require.FileExists(t, filepath.Join(dir, "v/pod/file.new"), "its directory is not part of the listed prefix")
 }
 
 func TestFiles_EmptyFoldersAreRemoved(t *testing.T) {
@@ -78,7 +78,7 @@ func TestFiles_EmptyFoldersAreRemoved(t *testing.T) {
 		require.NoError(t, store.Delete(t.Context(), key))
 	}
 	require.NoDirExists(t, filepath.Join(dir, "pods/uid"))
-	require.DirExists(t, filepath.Join(dir, "pods/other/volumes"), "it is not the store's")
+	require.DirExists(t, filepath.Join(dir, "pods/other/volumes"), "a directory that does not belong to the store must be kept")
 	require.DirExists(t, filepath.Join(dir, "statuses"))
 }
 
@@ -106,16 +106,16 @@ func TestFiles_FilesThatAreNotValues(t *testing.T) {
 
 	require.NoError(t, store.Delete(t.Context(), "s/folder"))
 	require.NoError(t, store.Delete(t.Context(), "s/link"))
-	require.NoError(t, store.Put(t.Context(), "s/nowhere", []byte("2")), "it replaces a link")
+	require.NoError(t, store.Put(t.Context(), "s/nowhere", []byte("2")), "Put must replace a link")
 	text, err := os.ReadFile(filepath.Join(dir, "elsewhere/secret"))
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(text))
 	require.Error(t, store.Put(t.Context(), "s/full", nil))
-	require.NoFileExists(t, filepath.Join(dir, "s/full.new"), "what can't be put in place is removed")
+	require.NoFileExists(t, filepath.Join(dir, "s/full.new"), "a new file that cannot be renamed must be removed")
 	require.FileExists(t, filepath.Join(dir, "s/odd name"))
 }
 
-// The store's folder may be a link to another disk.
+// The store's directory may be a link to another disk.
 func TestFiles_FolderMayBeALink(t *testing.T) {
 	t.Parallel()
 	dir := below(t, map[string]string{"disk/": ""})
@@ -135,7 +135,7 @@ func TestFiles_FolderIsAFile(t *testing.T) {
 	require.ErrorContains(t, err, "state: list keys of a/ in ")
 }
 
-// Other packages also remove the folder of a pod when it is empty.
+// Other packages also remove the directory of a pod when it is empty.
 func TestFiles_ConcurrentRemovalOfEmptyFolders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

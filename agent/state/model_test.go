@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/agent/state"
 )
 
-// Files and Memory must return the same results for any sequence of calls, even when Files is
-// opened again after a crash.
+// Files and Memory must return the same results for any sequence of calls, including
+// reopening Files after a crash.
 func TestFiles_AgainstMemory(t *testing.T) {
 	t.Parallel()
 	keys := []string{"a", "a/b", "a/b/c", "p/1/x", "p/1/y", "p/2/x", "p/10/x", "s/1.json", "s/2.json"}
@@ -57,8 +57,8 @@ func TestFiles_AgainstMemory(t *testing.T) {
 	}
 }
 
-// alike requires that either both stores changed something or neither. Deleting below a value
-// is an error for Files.
+// alike requires that both stores succeed or both fail. Deleting a key below a value is an
+// error in Files only.
 func alike(t *testing.T, files, memory error, what, key string) {
 	t.Helper()
 	if memory == nil && what == "delete" && errors.Is(files, syscall.ENOTDIR) {
@@ -67,7 +67,7 @@ func alike(t *testing.T, files, memory error, what, key string) {
 	require.Equal(t, memory == nil, files == nil, "%s %s: %v, %v", what, key, files, memory)
 }
 
-// crash leaves a value half written, if its folder exists.
+// crash leaves an incomplete value, if its directory exists.
 func crash(t *testing.T, dir, key string, value []byte) {
 	t.Helper()
 	path := filepath.Join(dir, filepath.FromSlash(key))
@@ -77,7 +77,8 @@ func crash(t *testing.T, dir, key string, value []byte) {
 	require.NoError(t, os.WriteFile(path+".new", value[:len(value)/2], 0o600))
 }
 
-// No key refers to a path outside the folder, and the stores agree on which keys are valid.
+// No key may refer to a path outside of the directory, and both stores must accept the same
+// keys.
 func FuzzKeys(f *testing.F) {
 	for _, key := range []string{"a", "a/b", "../x", "/x", "a//b", "a/../b", "..", "a\x00", "x.new", "a b", "%2F"} {
 		f.Add(key)

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stores are the implementations of the contract.
+// stores runs a test with each implementation of the contract.
 func stores(t *testing.T, run func(t *testing.T, store state.Store)) {
 	t.Helper()
 	t.Run("files", func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestStore_ReplacesValues(t *testing.T) {
 			clear(got)
 			again, err := store.Get(t.Context(), "pods/a/ending")
 			require.NoError(t, err)
-			require.Equal(t, text, string(again), "the value is the caller's")
+			require.Equal(t, text, string(again), "the store must copy the value")
 		}
 		for range 2 {
 			require.NoError(t, store.Delete(t.Context(), "pods/a/ending"))
@@ -114,7 +114,7 @@ func TestStore_KeyCannotBeAFolder(t *testing.T) {
 		require.NoError(t, store.Put(t.Context(), "a/b", []byte("1")))
 		require.ErrorContains(t, store.Put(t.Context(), "a", nil), "put a")
 		require.ErrorContains(t, store.Put(t.Context(), "a/b/c", nil), "put a/b/c")
-		require.NoError(t, store.Delete(t.Context(), "a"), "it has no value")
+		require.NoError(t, store.Delete(t.Context(), "a"), "deleting a missing value must succeed")
 		_, err := store.Get(t.Context(), "a")
 		require.Error(t, err)
 		got, err := store.Get(t.Context(), "a/b")
@@ -123,7 +123,7 @@ func TestStore_KeyCannotBeAFolder(t *testing.T) {
 	})
 }
 
-// Concurrent writers and readers only see complete values.
+// Concurrent readers must only see complete values.
 func TestStore_ConcurrentUse(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, store state.Store) {
@@ -145,7 +145,7 @@ func TestStore_ConcurrentUse(t *testing.T) {
 	})
 }
 
-// churn writes, reads, lists and deletes the values of two keys again and again.
+// churn repeatedly writes, reads, lists and deletes the values of two keys.
 func churn(ctx context.Context, store state.Store, i int) error {
 	for n := range 30 {
 		key := []string{"p/shared/x", "p/shared/y"}[(i+n)%2]

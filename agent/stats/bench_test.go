@@ -31,7 +31,7 @@ func benchNode(b *testing.B, cfg stats.Config) {
 	b.Helper()
 	p := newProvider(b, cfg)
 	if _, err := p.Node(b.Context()); err != nil {
-		b.Logf("not all can be measured here: %v", err)
+		b.Logf("some signals cannot be measured on this machine: %v", err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

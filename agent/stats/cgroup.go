@@ -37,8 +37,8 @@ func (h hierarchy) file(controller, cgroup, name string) string {
 // has reports whether a cgroup exists.
 func (h hierarchy) has(cgroup string) bool { return exists(h.file("memory", cgroup, "")) }
 
-// findPods returns the cgroup of all pods: the configured cgroup or, if none is configured, the
-// default name of the kubelet's systemd driver or of its cgroupfs driver. The result is empty
+// findPods returns the cgroup of all pods: the configured cgroup or, if no cgroup is configured,
+// the default name of the kubelet's systemd driver or of its cgroupfs driver. The result is empty
 // if the cgroup does not exist.
 func (h hierarchy) findPods(configured string) string {
 	candidates := []string{"/kubepods.slice", "/kubepods"}

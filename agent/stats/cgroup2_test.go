@@ -27,10 +27,10 @@ const (
 	mebi  = int64(1 << 20)
 )
 
-// lab is a guest with cgroup v2, whose memory may run out.
+// lab requires a guest with cgroup v2 whose memory may be exhausted.
 func lab(t *testing.T) {
 	t.Helper()
-	require.Equal(t, "1", os.Getenv("CGROUP2_LAB"), "these tests fill the machine's memory: make test-cgroup2")
+	require.Equal(t, "1", os.Getenv("CGROUP2_LAB"), "these tests exhaust the machine's memory: use make test-cgroup2")
 }
 
 // cgroup creates a cgroup with settings of the form "file=value". It returns a
@@ -40,7 +40,7 @@ func cgroup(t *testing.T, path string, settings ...string) (remove func()) {
 	dir := filepath.Join(mount, path)
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	remove = func() {
-		await(t, "the end of "+dir, func() bool {
+		await(t, "the removal of "+dir, func() bool {
 			err := os.Remove(dir)
 			return err == nil || os.IsNotExist(err)
 		})
@@ -64,7 +64,7 @@ func await(t *testing.T, what string, is func() bool) {
 		}
 		<-tick.C
 	}
-	require.Fail(t, "waited in vain for "+what)
+	require.Fail(t, "condition not reached in time: "+what)
 }
 
 // run starts a program of busybox in a cgroup. It returns a function that kills the
@@ -106,7 +106,7 @@ func labConfig() stats.Config {
 func observation(t *testing.T, node eviction.NodeStats, signal eviction.Signal) eviction.Observation {
 	t.Helper()
 	at := slices.IndexFunc(node.Observations, func(o eviction.Observation) bool { return o.Signal == signal })
-	require.GreaterOrEqual(t, at, 0, "no %s", signal)
+	require.GreaterOrEqual(t, at, 0, "no signal %s", signal)
 	return node.Observations[at]
 }
 
@@ -122,9 +122,9 @@ func TestCgroup2NodeFiguresAreTheKernels(t *testing.T) {
 	requireKernels(t, before)
 	allocatable := observation(t, before, eviction.AllocatableMemoryAvailable)
 	require.Equal(t, 256*mebi, allocatable.Capacity)
-	require.InDelta(t, allocatable.Capacity, allocatable.Available, float64(mebi), "nothing runs there")
+	require.InDelta(t, allocatable.Capacity, allocatable.Available, float64(mebi), "without processes, all memory must be available")
 	pids := observation(t, before, eviction.PIDAvailable)
-	require.EqualValues(t, 100, pids.Capacity, "the pods' limit is closer than the node's")
+	require.EqualValues(t, 100, pids.Capacity, "the limit must be that of the pods, which is below the node's")
 
 	// The memory of a 40 MiB file on an in-memory filesystem can't be reclaimed.
 	require.NoError(t, os.Mkdir("/mnt-fill", 0o755))
@@ -205,7 +205,7 @@ func TestCgroup2EstimatorsDifferAsDocumented(t *testing.T) {
 	work := available[stats.WorkingSet]
 	measure()
 	t.Logf("with %d huge pages: %v", pages, available)
-	require.InDelta(t, before, available[stats.KubeletWorkingSet], float64(8*mebi), "the kubelet does not see them")
+	require.InDelta(t, before, available[stats.KubeletWorkingSet], float64(8*mebi), "huge pages must not change the kubelet's working set")
 	require.InDelta(t, work-pages*2*mebi, available[stats.WorkingSet], float64(8*mebi))
 	node, err := newProvider(t, labConfig()).Node(t.Context())
 	require.NoError(t, err)
@@ -227,19 +227,19 @@ func TestCgroup2PressureWakes(t *testing.T) {
 	cfg.Stall, cfg.StallWindow = 50*time.Millisecond, 500*time.Millisecond
 	w := startWatch(t, cfg)
 	sources := <-w.sources
-	t.Logf("watching %v", sources)
+	t.Logf("sources: %v", sources)
 	require.Contains(t, sources, "/proc/pressure/memory")
 	require.Contains(t, sources, mount+"/kubepods/memory.pressure")
 	require.Contains(t, sources, mount+"/kubepods/memory.events.local")
 	select {
 	case reason := <-w.reasons:
-		require.Fail(t, "woken without pressure", reason)
+		require.Fail(t, "wake-up without pressure", reason)
 	case <-time.After(2 * time.Second):
 	}
 	began := time.Now()
 	stop := run(t, "kubepods/pod"+string(guaranteed), "tail", "-n", "1", "/dev/zero") // throttled at memory.high
 	reason := w.next(30 * time.Second)
-	t.Logf("%q %v after the hog began", reason, time.Since(began).Round(time.Millisecond))
+	t.Logf("wake-up with reason %q %v after the hog started", reason, time.Since(began).Round(time.Millisecond))
 	require.Contains(t, []string{"the node waits for memory", "a pod waits for memory"}, reason)
 	stop()
 	w.stop()
@@ -261,14 +261,14 @@ func TestCgroup2EventsWakeAtTheCommonLimit(t *testing.T) {
 		return !strings.Contains(string(b), "oom_kill 0")
 	}
 	run(t, "kubepods/pod"+string(burstable), "tail", "-n", "1", "/dev/zero")
-	await(t, "the end of a container over its own limit", func() bool { return kills("kubepods/pod" + string(burstable)) })
+	await(t, "an OOM kill of a container over its own limit", func() bool { return kills("kubepods/pod" + string(burstable)) })
 	select {
 	case reason := <-w.reasons:
-		require.Fail(t, "woken by a container's own limit", reason)
+		require.Fail(t, "wake-up at a container's own limit", reason)
 	case <-time.After(time.Second):
 	}
 	run(t, "kubepods/pod"+string(guaranteed), "tail", "-n", "1", "/dev/zero")
-	require.Equal(t, "the pods reach their limit of memory", w.next(30*time.Second))
+	require.Equal(t, "the pods reach their common memory limit", w.next(30*time.Second))
 	w.stop()
 }
 
@@ -282,10 +282,10 @@ func TestCgroup2RemovedCgroupDoesNotWake(t *testing.T) {
 	remove()
 	err := <-w.ended
 	require.ErrorContains(t, err, "was removed")
-	require.Empty(t, w.reasons, "a wake-up without pressure")
+	require.Empty(t, w.reasons, "wake-ups without pressure")
 
-	// The caller calls Watch again: Watch watches the node at once, and the pods'
-	// cgroup when it exists again.
+	// The caller calls Watch again. Watch then watches the node at once, and the pods' cgroup
+	// when it exists again.
 	again := startWatch(t, labConfig())
 	require.Equal(t, []string{"/proc/pressure/memory"}, <-again.sources)
 	cgroup(t, "kubepods")
@@ -293,7 +293,7 @@ func TestCgroup2RemovedCgroupDoesNotWake(t *testing.T) {
 	case sources := <-again.sources:
 		require.Len(t, sources, 3)
 	case <-time.After(stats.Rearm + 20*time.Second):
-		require.Fail(t, "a new cgroup is not watched")
+		require.Fail(t, "the new cgroup is not watched")
 	}
 	again.stop()
 }
@@ -336,9 +336,9 @@ func TestCgroup2SummaryOfARealNode(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, s.Pods, 1)
 	cores := float64(*s.Pods[0].CPU.UsageNanoCores) / 1e9
-	t.Logf("a busy loop uses %.2f processors", cores)
+	t.Logf("a busy loop uses %.2f CPUs", cores)
 	require.InDelta(t, 0.9, cores, 0.5)
-	require.Positive(t, *s.Node.CPU.UsageNanoCores) // counted in ticks, many of which an emulator misses
+	require.Positive(t, *s.Node.CPU.UsageNanoCores) // the node's CPU time is counted in ticks, and an emulator loses many ticks
 	require.NotNil(t, s.Node.Memory.PSI)
 	require.NotNil(t, s.Pods[0].Memory.PSI)
 	require.NotNil(t, s.Node.Fs.CapacityBytes)

@@ -73,7 +73,7 @@ func TestPods_ContainerStatsOfTheRuntime(t *testing.T) {
 	p := newProvider(t, cfg)
 	pods, err := p.Pods(t.Context(), treePods())
 	require.NoError(t, err)
-	require.Empty(t, pods[0].Containers, "Pods asks nobody")
+	require.Empty(t, pods[0].Containers, "Pods must not call the runtime")
 	_, _ = p.Refresh(t.Context())
 	runtime.err = errors.New("hangs")
 	_, err = p.Refresh(t.Context())
@@ -86,11 +86,11 @@ func TestPods_ContainerStatsOfTheRuntime(t *testing.T) {
 		{Name: "app", Rootfs: eviction.DiskUsage{Bytes: at(7000), Inodes: at(7)}},
 		{Name: "app", Memory: at(100), Rootfs: eviction.DiskUsage{Bytes: at(3000), Inodes: at(3)}},
 		{Name: "side", Memory: at(50), Rootfs: eviction.DiskUsage{Bytes: at(1000), Inodes: at(1)}},
-	}, pods[0].Containers, "with their own times, and what one that has ended left behind")
-	require.Equal(t, epoch(), pods[0].Memory.Time, "the pod's own memory is measured now")
+	}, pods[0].Containers, "figures must have their own times, and the disk usage of an exited container must count")
+	require.Equal(t, epoch(), pods[0].Memory.Time, "the pod's own memory must be measured now")
 	require.Len(t, pods, 4)
-	require.EqualValues(t, 100, pods[3].Memory.Value, "no cgroup: that of its containers")
-	require.True(t, pods[3].Memory.Time.Equal(then.Add(-time.Second)), "and as old as the oldest of it")
+	require.EqualValues(t, 100, pods[3].Memory.Value, "without a cgroup, the pod's memory must be the sum of its containers")
+	require.True(t, pods[3].Memory.Time.Equal(then.Add(-time.Second)), "the sum must have the time of its oldest part")
 }
 
 // TestPods_MalformedRuntimeStats checks that missing fields of the runtime cause no nil
@@ -124,11 +124,11 @@ func TestPods_MalformedRuntimeStats(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, pods[0].Containers, 2)
 	for _, c := range pods[0].Containers {
-		require.False(t, c.Memory.Known(), "a figure without a time")
+		require.False(t, c.Memory.Known(), "a figure without a time must be unknown")
 		require.False(t, c.Rootfs.Bytes.Known())
 	}
 	s, err := p.Summary(t.Context(), treePods())
-	require.Error(t, err, "no disks")
+	require.Error(t, err, "a node without disks must return an error")
 	require.Len(t, s.Pods[0].Containers, 1)
 	require.Nil(t, s.Pods[0].Containers[0].CPU.UsageNanoCores)
 	require.Nil(t, s.Pods[0].Containers[0].Rootfs.UsedBytes)
@@ -143,7 +143,7 @@ func summaryOf(t *testing.T, p *stats.Provider, name string) (*statsapi.Summary,
 			return s, c
 		}
 	}
-	require.Fail(t, "no container", name)
+	require.Fail(t, "container is missing", name)
 	return nil, statsapi.ContainerStats{}
 }
 
@@ -160,7 +160,7 @@ func TestCPURate_NeedsTwoSamples(t *testing.T) {
 	}
 	sample(0, 1e9)
 	s, c := summaryOf(t, p, "app")
-	require.Nil(t, c.CPU.UsageNanoCores, "one sample is no rate")
+	require.Nil(t, c.CPU.UsageNanoCores, "one sample must not result in a rate")
 	require.Nil(t, s.Node.CPU.UsageNanoCores)
 	require.EqualValues(t, 1_000_000_000, *c.CPU.UsageCoreNanoSeconds)
 
@@ -168,24 +168,24 @@ func TestCPURate_NeedsTwoSamples(t *testing.T) {
 	sample(0, 6e9)
 	write(t, "usage_usec 25000000\n", cfg.CgroupRoot, "cpu.stat")
 	s, c = summaryOf(t, p, "app")
-	require.EqualValues(t, 500_000_000, *c.CPU.UsageNanoCores, "5 s in 10 s: half a processor")
+	require.EqualValues(t, 500_000_000, *c.CPU.UsageNanoCores, "5 s of CPU time in 10 s: half a CPU")
 	require.EqualValues(t, 2_000_000_000, *s.Node.CPU.UsageNanoCores)
 	require.Zero(t, *s.Pods[0].CPU.UsageNanoCores)
 
 	clock.Step(10 * time.Millisecond)
 	sample(0, 7e9)
 	_, c = summaryOf(t, p, "app")
-	require.EqualValues(t, 500_000_000, *c.CPU.UsageNanoCores, "too soon: as before")
+	require.EqualValues(t, 500_000_000, *c.CPU.UsageNanoCores, "a sample that follows too soon must keep the previous rate")
 
 	clock.Step(10 * time.Second)
 	sample(0, 1e9)
 	_, c = summaryOf(t, p, "app")
-	require.Nil(t, c.CPU.UsageNanoCores, "a counter that went back")
+	require.Nil(t, c.CPU.UsageNanoCores, "a counter that decreased must not result in a rate")
 
 	clock.Step(10 * time.Second)
 	sample(1, 2e9)
 	_, c = summaryOf(t, p, "app")
-	require.Nil(t, c.CPU.UsageNanoCores, "another attempt is another container")
+	require.Nil(t, c.CPU.UsageNanoCores, "the next attempt must not reuse the samples of the previous one")
 
 	clock.Step(time.Hour)
 	runtime.containers = nil
@@ -196,7 +196,7 @@ func TestCPURate_NeedsTwoSamples(t *testing.T) {
 
 	runtime.containers[0].Cpu.UsageNanoCores = n64(42)
 	_, c = summaryOf(t, p, "app")
-	require.EqualValues(t, 42, *c.CPU.UsageNanoCores, "the runtime knows better")
+	require.EqualValues(t, 42, *c.CPU.UsageNanoCores, "the runtime's own rate must be used")
 }
 
 func TestSummary_PodWithAllFigures(t *testing.T) {
@@ -243,24 +243,24 @@ func TestSummary_PodWithAllFigures(t *testing.T) {
 	require.Equal(t, "eth0", got.Network.Name)
 	require.EqualValues(t, 22, *got.Network.TxBytes)
 	require.Len(t, got.Network.Interfaces, 2)
-	require.EqualValues(t, 12, *got.ProcessStats.ProcessCount, "the cgroup's figure is newer")
-	require.EqualValues(t, 7000, *got.EphemeralStorage.UsedBytes, "two writable layers")
+	require.EqualValues(t, 12, *got.ProcessStats.ProcessCount, "the newer figure, from the cgroup, must be used")
+	require.EqualValues(t, 7000, *got.EphemeralStorage.UsedBytes, "sum of two writable layers")
 	require.EqualValues(t, 4096, *got.Swap.SwapUsageBytes)
-	require.Len(t, got.Containers, 1, "the last attempt")
+	require.Len(t, got.Containers, 1, "only the last attempt must be listed")
 	app := got.Containers[0]
 	require.Equal(t, started, app.StartTime)
 	require.EqualValues(t, 500, *app.Memory.WorkingSetBytes)
 	require.EqualValues(t, 3000, *app.Rootfs.UsedBytes)
 	require.EqualValues(t, 9, *app.Swap.SwapUsageBytes)
 	require.InDelta(t, 1, app.IO.PSI.Some.Avg10, 0)
-	require.EqualValues(t, 66, *s.Pods[1].Memory.WorkingSetBytes, "no cgroup: the sandbox's")
+	require.EqualValues(t, 66, *s.Pods[1].Memory.WorkingSetBytes, "without a cgroup, the sandbox's figure must be used")
 	require.EqualValues(t, 8, *s.Pods[1].ProcessStats.ProcessCount)
 	require.EqualValues(t, 4, *s.Pods[1].CPU.UsageCoreNanoSeconds)
 	_, err := json.Marshal(s)
 	require.NoError(t, err)
 }
 
-// cgroupless is a runtime that refuses a list of sandbox stats if a sandbox in it has no
+// cgroupless is a runtime that fails to list sandbox stats if one of the sandboxes has no
 // cgroup, as containerd does.
 type cgroupless struct {
 	criStats
@@ -283,8 +283,8 @@ func (r *cgroupless) ListPodSandboxStats(_ context.Context, filter *runtimeapi.P
 	return all, nil
 }
 
-// TestSummary_OfPodsWithoutCgroups has pods for which the runtime only reports the containers,
-// and a pod for which the runtime also reports the sandbox.
+// TestSummary_OfPodsWithoutCgroups checks a pod for which the runtime reports only the
+// containers, and a pod for which the runtime also reports the sandbox.
 func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
 	t.Parallel()
 	cfg := tree(t, "v2-systemd")
@@ -311,14 +311,14 @@ func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
 	require.ErrorContains(t, err, "pod sandbox stats: cgroupPath is empty")
 	require.Len(t, s.Pods, 3)
 	require.EqualValues(t, 6_000_000_000, *s.Pods[0].CPU.UsageCoreNanoSeconds)
-	require.Nil(t, s.Pods[0].CPU.UsageNanoCores, "of no container yet")
-	require.True(t, s.Pods[0].CPU.Time.Equal(&metav1.Time{Time: epoch().Add(-time.Second)}), "as old as the oldest")
+	require.Nil(t, s.Pods[0].CPU.UsageNanoCores, "no container has a rate yet")
+	require.True(t, s.Pods[0].CPU.Time.Equal(&metav1.Time{Time: epoch().Add(-time.Second)}), "the sum must have the time of its oldest part")
 	require.EqualValues(t, 111, *s.Pods[0].Memory.WorkingSetBytes)
-	require.EqualValues(t, 7, *s.Pods[0].Memory.RSSBytes, "what is known")
+	require.EqualValues(t, 7, *s.Pods[0].Memory.RSSBytes, "the sum of the known figures must be used")
 	require.Nil(t, s.Pods[0].Memory.UsageBytes)
 	require.Nil(t, s.Pods[0].Network)
 
-	require.EqualValues(t, 1000, *s.Pods[1].CPU.UsageCoreNanoSeconds, "the runtime knows better")
+	require.EqualValues(t, 1000, *s.Pods[1].CPU.UsageCoreNanoSeconds, "the runtime's figure of the sandbox must be used")
 	require.EqualValues(t, 111, *s.Pods[1].Memory.WorkingSetBytes)
 	require.Equal(t, "eth0", s.Pods[1].Network.Name)
 	require.Nil(t, s.Pods[2].CPU)

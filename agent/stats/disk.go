@@ -128,9 +128,9 @@ func entries(dir string) ([]fs.DirEntry, error) {
 	return all, nil
 }
 
-// list finds the targets and records their quota projects. The first turn of a pod only
-// calls list, so that a refresh records the projects of all newly queued pods before it
-// measures any of them.
+// list finds the targets and records their quota projects. The first call of advance for a
+// pod only calls list, so that a refresh records the projects of all newly queued pods before
+// it measures any of them.
 func (w *podWalk) list(cfg Config, q *quotas) (err error) {
 	w.listed = true
 	dir := filepath.Join(cfg.NodePath, "pods", string(w.uid))
@@ -153,10 +153,10 @@ func (w *podWalk) trustsQuota(t diskTarget) bool {
 	return t.kind == logDisk || t.kind == volumeDisk && w.mapped
 }
 
-// advance does the pod's next turn: it examines about n files. It returns the number of
-// examined files, and whether the pod is done. If a target fails, advance records it as
-// missed, continues with the other targets, and returns the joined errors at the end. If ctx
-// is done, advance returns the error of ctx.
+// advance continues the pod's measurement: it examines about n files. It returns the number of
+// examined files, and whether all targets are measured. If a target fails, advance records the
+// target as missed, continues with the other targets, and returns the joined errors at the end.
+// If ctx is done, advance returns the error of ctx.
 func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (examined int, done bool, err error) {
 	if !w.listed {
 		err = w.list(cfg, q)
@@ -203,7 +203,7 @@ func (w *podWalk) finish(figure diskFigure, err error) error {
 	return fmt.Errorf("measure disk usage of %s: %w", figure.path, err)
 }
 
-// begin starts the walk of a target. The walk is nil if none is needed: the usage of an
+// begin starts the walk of a target. The walk is nil if no walk is needed: the usage of an
 // in-memory filesystem comes from statfs, and a removed target has no usage.
 func begin(target diskTarget, now time.Time) (diskFigure, *walk, error) {
 	figure := diskFigure{diskTarget: target}

@@ -82,18 +82,18 @@ func TestDiskUsage_OfAPod(t *testing.T) {
 	write(t, "pod's own", logs(cfg, "burstable", burstable, ""), "events.log")
 
 	s := measured(t, newProvider(t, cfg))[burstable]
-	require.Len(t, s.Volumes, 1, "a share may take for ever to answer")
+	require.Len(t, s.Volumes, 1, "a network volume must not be measured, because it may never respond")
 	v := s.Volumes[0]
 	require.Equal(t, "data", v.Name)
-	require.EqualValues(t, 7, v.Inodes.Value, "itself, 2 folders, 3 files, one of them under two names, and a link")
+	require.EqualValues(t, 7, v.Inodes.Value, "the directory itself, 2 directories, 3 files, one of them with two names, and a link")
 	require.Equal(t, epoch(), v.Bytes.Time)
 	require.Equal(t, blocks(t, data, data+"/deep", data+"/deep/er", data+"/deep/er/file", data+"/empty", data+"/away", data+"/sparse"), v.Bytes.Value)
-	require.Less(t, v.Bytes.Value, int64(1<<20), "blocks, not sizes")
+	require.Less(t, v.Bytes.Value, int64(1<<20), "the usage must count blocks, not file sizes")
 	require.Len(t, s.Containers, 1)
 	require.Equal(t, "app", s.Containers[0].Name)
 	require.EqualValues(t, 3, s.Containers[0].Logs.Inodes.Value)
 	require.GreaterOrEqual(t, s.Containers[0].Logs.Bytes.Value, int64(40_000))
-	require.EqualValues(t, 2, s.Other.Inodes.Value, "etc-hosts and the log beside the containers'")
+	require.EqualValues(t, 2, s.Other.Inodes.Value, "etc-hosts, and the log next to the containers' directories")
 }
 
 func TestDiskUsage_IsMeasuredAgain(t *testing.T) {
@@ -116,14 +116,14 @@ func TestDiskUsage_IsMeasuredAgain(t *testing.T) {
 
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.NodePath, "pods", string(bestEffort))))
 	require.NotEmpty(t, podsOf(t, p)[bestEffort].Volumes)
-	require.Empty(t, measured(t, p)[bestEffort].Volumes, "what is gone is forgotten")
+	require.Empty(t, measured(t, p)[bestEffort].Volumes, "figures of removed volumes must be dropped")
 	write(t, "x", volume(cfg, bestEffort, "data"), "1")
 	require.Empty(t, podsOf(t, p)[bestEffort].Volumes)
-	require.NotEmpty(t, measured(t, p)[bestEffort].Volumes, "it has begun since, and Pods was not called with it before")
+	require.NotEmpty(t, measured(t, p)[bestEffort].Volumes, "a pod that started after the last call of Pods must be measured")
 }
 
 // TestRefresh_FoldersThatCannotBeListed checks that the figures of volumes keep their values
-// and times, and that the figures of logs are measured.
+// and times, and that logs are still measured.
 func TestRefresh_FoldersThatCannotBeListed(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
@@ -175,14 +175,14 @@ func TestRefresh_HugeVolumeDoesNotDelayOtherPods(t *testing.T) {
 	pods := podsOf(t, p)
 	require.EqualValues(t, 2, pods[bestEffort].Volumes[0].Inodes.Value)
 	soFar := pods[burstable].Volumes[0].Inodes.Value
-	require.InDelta(t, 2500, soFar, 300, "a lower bound")
+	require.InDelta(t, 2500, soFar, 300, "the figure must be a lower bound")
 
 	for refreshes := 1; ; refreshes++ {
 		require.Less(t, refreshes, 10)
 		r, err = p.Refresh(t.Context())
 		require.NoError(t, err)
 		now := podsOf(t, p)[burstable].Volumes[0].Inodes.Value
-		require.GreaterOrEqual(t, now, soFar, "it never shrinks for being counted again")
+		require.GreaterOrEqual(t, now, soFar, "the figure must not shrink during the next count")
 		if soFar = now; r.Waiting == 0 {
 			break
 		}
@@ -218,12 +218,12 @@ func TestRefresh_ReportsUnreadableFolders(t *testing.T) {
 	p := newProvider(t, cfg)
 	r, err := p.Refresh(t.Context())
 	require.ErrorContains(t, err, "kubernetes.io~empty-dir")
-	require.Equal(t, 1, r.Pods, "it is not tried again and again")
+	require.Equal(t, 1, r.Pods, "a pod must not be retried within a refresh")
 	require.Empty(t, podsOf(t, p)[burstable].Volumes)
 }
 
-// TestDiskUsage_MemoryVolume has a volume on an in-memory filesystem, if the machine has one.
-// Its usage comes from the filesystem, without a walk.
+// TestDiskUsage_MemoryVolume measures a volume on an in-memory filesystem, if the machine has
+// one. The usage comes from the filesystem, without a walk.
 func TestDiskUsage_MemoryVolume(t *testing.T) {
 	t.Parallel()
 	const memory = "/dev/shm"
@@ -233,15 +233,15 @@ func TestDiskUsage_MemoryVolume(t *testing.T) {
 	cfg := live(t, "v2-systemd")
 	dir := volume(cfg, burstable, "tmp")
 	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o755))
-	require.NoError(t, os.Symlink(memory, dir)) // in place of a mount
+	require.NoError(t, os.Symlink(memory, dir)) // instead of a mount
 	s := measured(t, newProvider(t, cfg))[burstable]
 	require.Len(t, s.Volumes, 1)
 	require.True(t, s.Volumes[0].Bytes.Known())
 	require.Positive(t, s.Volumes[0].Inodes.Value)
 }
 
-// A link next to a pod's logs is not followed: its target is neither opened, which could hang,
-// nor counted.
+// A link next to a pod's logs is not followed. Its target is not counted and not opened,
+// because opening could hang.
 func TestRefresh_LinkInTheFolderOfLogs(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
@@ -253,7 +253,7 @@ func TestRefresh_LinkInTheFolderOfLogs(t *testing.T) {
 	require.Equal(t, blocks(t, link), s.Other.Bytes.Value)
 }
 
-// hung is a runtime that does not answer.
+// hung is a runtime that never responds.
 type hung struct{}
 
 func (hung) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
@@ -289,7 +289,7 @@ func TestRefresh_HungRuntimeDoesNotDelayDiskUsage(t *testing.T) {
 	})
 }
 
-// Ephemeral storage is defined as in eviction and the kubelet.
+// Summary uses the same definition of ephemeral storage as package eviction and the kubelet.
 func TestSummary_EphemeralStorageCountsOnlyDiskVolumes(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
@@ -310,8 +310,8 @@ func TestSummary_EphemeralStorageCountsOnlyDiskVolumes(t *testing.T) {
 	require.EqualValues(t, blocks(t, data, data+"/1"), *s.Pods[0].EphemeralStorage.UsedBytes)
 }
 
-// A pod with more hard links than are stored must not appear to use more than it does, or it
-// would be evicted for that.
+// The walk records a limited number of hard links. A pod with more hard links must not appear to
+// use more disk space than it uses, because it would be evicted.
 func TestWalk_HardLinksBeyondTheLimitAreNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -330,12 +330,12 @@ func TestWalk_HardLinksBeyondTheLimitAreNotCountedTwice(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, inodes, found)
 		require.LessOrEqual(t, less, bytes)
-		require.InDelta(t, bytes, less, 100, "but for rounding")
+		require.InDelta(t, bytes, less, 100, "equal except for rounding")
 	}
 }
 
-// TestDiskUsage_FolderOnInMemoryFilesystem has a node with all files on an in-memory
-// filesystem: the usage of a folder is that of its own files.
+// TestDiskUsage_FolderOnInMemoryFilesystem measures a node whose files are all on one
+// in-memory filesystem: the usage of a directory counts only the files in the directory.
 func TestDiskUsage_FolderOnInMemoryFilesystem(t *testing.T) {
 	t.Parallel()
 	const memory = "/dev/shm"

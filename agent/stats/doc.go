@@ -10,7 +10,8 @@
 // selection of a pod to evict. [Provider.Refresh] does the slow work in advance: it finds the
 // filesystems, gets the runtime's statistics, and measures volumes and logs. [Provider.Run]
 // calls Refresh every ten seconds. [Provider.Summary] returns all figures in the types of the
-// kubelet's /stats/summary, for metrics-server and kubectl top. [Provider.Watch] calls its wake
+// kubelet's /stats/summary, for metrics-server and kubectl top. [Provider.Cgroups] returns what
+// cAdvisor measures, for the kubelet's /metrics/cadvisor. [Provider.Watch] calls its wake
 // function when the kernel reports that memory becomes scarce. Formulas and names are those of
 // kubelet 1.36.
 //
@@ -125,6 +126,7 @@
 //     files in its hostPath volumes.
 //   - Pressure totals are in nanoseconds, as documented for their type.
 //   - Wake-ups also work on cgroup v2, and wake-ups by pressure work on both cgroup versions.
+//   - Cgroups measures cgroups on each call; cAdvisor measures them in the background.
 //   - The network's default interface is the interface of the default route, not eth0.
 //
 // # Testing your code with it

@@ -50,8 +50,8 @@ func TestE2ETriggersWithoutPrivileges(t *testing.T) {
 	r := <-results
 	require.NoError(t, r.given)
 	require.ErrorIs(t, r.tried, unix.EINVAL)
-	require.NoError(t, r.fallback, "2 s instead")
-	require.NoError(t, r.widest, "10 s instead")
+	require.NoError(t, r.fallback, "fallback with a window of 2 s")
+	require.NoError(t, r.widest, "fallback with a window of 10 s")
 	require.ErrorContains(t, r.long, "without CAP_SYS_RESOURCE a multiple of 2s")
 }
 
@@ -71,18 +71,19 @@ func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
 	hog := exec.CommandContext(t.Context(), "sh", "-c", "head -c 1G /dev/zero | { tail -n 1 >/dev/null; }")
 	require.NoError(t, hog.Run())
 	after := memory()
-	t.Logf("%d MiB were available, and %d when the process had ended", before/mebi, after/mebi)
+	t.Logf("%d MiB were available before, and %d MiB after the process had exited", before/mebi, after/mebi)
 	require.Greater(t, after, before-100*mebi)
 }
 
 // TestE2EUsageEventsOfVersion1 needs cgroup version 1 and root. It creates a cgroup with a
-// limit. A process in the cgroup crosses the threshold of all pods, far below the limit.
+// limit. A process in the cgroup uses so much memory that allocatableMemory.available falls below its
+// threshold, but far less than the limit.
 func TestE2EUsageEventsOfVersion1(t *testing.T) {
 	const (
 		root = "/sys/fs/cgroup"
 		mebi = int64(1 << 20)
 	)
-	require.Zero(t, os.Geteuid(), "this test makes cgroups: run it as root")
+	require.Zero(t, os.Geteuid(), "this test creates cgroups: run it as root")
 	require.FileExists(t, root+"/memory/cgroup.event_control", "this test needs cgroup version 1")
 	name := fmt.Sprintf("/kp-stats-%d", os.Getpid())
 	dir := filepath.Join(root, "memory", name)
@@ -90,14 +91,14 @@ func TestE2EUsageEventsOfVersion1(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
 	require.NoError(t, os.WriteFile(dir+"/memory.limit_in_bytes", []byte(fmt.Sprint(256*mebi)), 0))
 
-	cfg := live(t, "v1-cgroupfs") // for its /proc without pressure
+	cfg := live(t, "v1-cgroupfs") // provides a /proc without pressure stall information
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
 	cfg.CgroupRoot, cfg.PodsCgroup, cfg.UsageEvents = root, name, true
 	w := startWatch(t, cfg, eviction.Level{Signal: eviction.AllocatableMemoryAvailable, Available: 200 * mebi})
 	require.Equal(t, []string{dir + "/memory.usage_in_bytes"}, <-w.sources)
 	select {
 	case reason := <-w.reasons:
-		require.Fail(t, "woken by nothing", reason)
+		require.Fail(t, "wake-up without an event", reason)
 	case <-time.After(500 * time.Millisecond):
 	}
 
@@ -109,14 +110,14 @@ func TestE2EUsageEventsOfVersion1(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, hog.Start())
 	require.Equal(t, "allocatableMemory.available passes its threshold", w.next(20*time.Second))
-	t.Logf("woken %v after the hog began", time.Since(began).Round(time.Millisecond))
+	t.Logf("wake-up %v after the hog started", time.Since(began).Round(time.Millisecond))
 	w.stop()
 	require.NoError(t, hog.Wait())
 }
 
-// TestE2ELatencyFromCrossingToKillOnVersion1 runs a process in a new cgroup that uses memory
-// until the pods' available memory falls below a threshold, twenty times with polling and
-// twenty times with wake-ups. The limit of the cgroup protects the machine.
+// TestE2ELatencyFromCrossingToKillOnVersion1 runs a process in a new cgroup that allocates
+// memory until the pods' available memory falls below a threshold, twenty times with polling
+// and twenty times with wake-ups. The limit of the cgroup protects the machine.
 func TestE2ELatencyFromCrossingToKillOnVersion1(t *testing.T) {
 	const (
 		memory    = "/sys/fs/cgroup/memory"
@@ -124,7 +125,7 @@ func TestE2ELatencyFromCrossingToKillOnVersion1(t *testing.T) {
 		limit     = 1024 * mebi
 		threshold = 768 * mebi
 	)
-	require.Zero(t, os.Geteuid(), "this test makes cgroups: run it as root")
+	require.Zero(t, os.Geteuid(), "this test creates cgroups: run it as root")
 	pods := fmt.Sprintf("/kp-crossing-%d", os.Getpid())
 	dir := filepath.Join(memory, pods, "pod"+string(burstable))
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -132,7 +133,7 @@ func TestE2ELatencyFromCrossingToKillOnVersion1(t *testing.T) {
 	usage := filepath.Join(memory, pods, "memory.usage_in_bytes")
 	require.NoError(t, os.WriteFile(filepath.Join(memory, pods, "memory.limit_in_bytes"), []byte(fmt.Sprint(limit)), 0))
 
-	cfg := live(t, "v1-cgroupfs") // for its /proc without pressure
+	cfg := live(t, "v1-cgroupfs") // provides a /proc without pressure stall information
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
 	cfg.CgroupRoot, cfg.PodsCgroup, cfg.UsageEvents, cfg.Clock = "/sys/fs/cgroup", pods, true, nil
 	hog := slope{cfg, []*corev1.Pod{pod("hog", burstable)}, hard(eviction.AllocatableMemoryAvailable, threshold), func() func() { return hogIn(t, dir) }, func() bool {
@@ -162,6 +163,6 @@ func hogIn(t *testing.T, dir string) (end func()) {
 	require.NoError(t, hog.Start())
 	return func() {
 		cancel()
-		require.Error(t, hog.Wait(), "it ended by itself")
+		require.Error(t, hog.Wait(), "the process exited by itself")
 	}
 }

@@ -41,7 +41,7 @@ func Example() {
 	for _, o := range node.Observations {
 		fmt.Println(o.Signal, o.Available, "of", o.Capacity)
 	}
-	fmt.Println("all there:", err == nil) // no such path, no file system signals
+	fmt.Println("all there:", err == nil) // the path does not exist, so there are no filesystem signals
 	// Output:
 	// memory.available 2048000000 of 8192000000
 	// pid.available 32468 of 32768

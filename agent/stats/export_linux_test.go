@@ -12,15 +12,15 @@ import (
 // IsMemory reports whether a path is on an in-memory filesystem.
 func IsMemory(path string) bool { return isMemory(path) }
 
-// Blocks returns the disk usage of a file or folder in bytes, without the entries of the
-// folder.
+// Blocks returns the disk usage of a file or directory in bytes, without the entries of the
+// directory.
 func Blocks(path string) (int64, error) {
 	var s unix.Stat_t
 	err := unix.Lstat(path, &s)
 	return s.Blocks * 512, err
 }
 
-// TryTrigger opens and closes exactly this trigger.
+// TryTrigger opens and closes exactly this pressure trigger.
 func TryTrigger(path string, stall, window time.Duration) error {
 	fd, err := tryTrigger(path, pressureTrigger{stall, window})
 	if err != nil {
@@ -29,8 +29,8 @@ func TryTrigger(path string, stall, window time.Duration) error {
 	return unix.Close(fd)
 }
 
-// OpenTrigger opens and closes a trigger, or its unprivileged variant. Config may not
-// allow the trigger.
+// OpenTrigger opens and closes a pressure trigger, or its unprivileged variant. Config may
+// reject the same values.
 func OpenTrigger(path string, stall, window time.Duration) error {
 	fd, err := openTrigger(path, pressureTrigger{stall, window})
 	if err != nil {
@@ -39,7 +39,7 @@ func OpenTrigger(path string, stall, window time.Duration) error {
 	return unix.Close(fd)
 }
 
-// Walk walks over a folder. remember replaces maxPending.
+// Walk walks over a directory. remember replaces maxPending.
 func Walk(ctx context.Context, path string, remember int) (bytes, inodes uint64, err error) {
 	w, err := newWalk(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func Walk(ctx context.Context, path string, remember int) (bytes, inodes uint64,
 	return w.bytes, w.found(), err
 }
 
-// SetProject assigns a project to a folder. New files inherit the project, as in folders
+// SetProject assigns a project ID to a directory. New files inherit it, as in directories
 // that the kubelet creates.
 func SetProject(dir string, id uint32) error {
 	fd, err := openDir(dir, unix.O_RDONLY)

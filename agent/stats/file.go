@@ -55,7 +55,7 @@ func (f *kernelFile) close() {
 	}
 }
 
-// readAll reads the file from its start into buf, which it replaces if it is too small.
+// readAll reads the file from its start into buf. If buf is too small, readAll replaces it.
 func readAll(file *os.File, buf *[]byte) ([]byte, error) {
 	if len(*buf) == 0 {
 		*buf = make([]byte, 8<<10)

@@ -44,7 +44,7 @@ func mountOf(path string, mounts []mount) (best mount) {
 }
 
 // errLayout reports a filesystem layout that eviction does not support (KEP-4191).
-var errLayout = errors.New("unsupported: want one filesystem for everything, or a second one for images and containers, or a second one for images alone")
+var errLayout = errors.New("unsupported: use one filesystem for all data, or a second filesystem for images and writable layers, or a second filesystem for images only")
 
 // layoutOf returns how volumes and logs, images, and writable layers are distributed over
 // filesystems.

@@ -16,11 +16,11 @@ func TestLayoutOf(t *testing.T) {
 		node, image, container fsID
 		want                   eviction.Layout
 	}{
-		"one for all":                            {a, a, a, eviction.SingleFS},
-		"a second one for images and containers": {a, b, b, eviction.DedicatedImageFS},
-		"images alone on a second":               {a, b, a, eviction.SplitFS},
-		"containers alone on a second":           {a, a, b, eviction.UnknownLayout},
-		"three":                                  {a, b, c, eviction.UnknownLayout},
+		"one filesystem for all":                        {a, a, a, eviction.SingleFS},
+		"a second filesystem for images and containers": {a, b, b, eviction.DedicatedImageFS},
+		"only images on a second filesystem":            {a, b, a, eviction.SplitFS},
+		"only containers on a second filesystem":        {a, a, b, eviction.UnknownLayout},
+		"three filesystems":                             {a, b, c, eviction.UnknownLayout},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -40,14 +40,14 @@ func TestDiskLevel(t *testing.T) {
 	t.Parallel()
 	const mebi = 1 << 20
 	var l diskLevel
-	require.False(t, l.grown(known(100*mebi), known(5000)), "there is nothing to compare with")
-	require.False(t, l.grown(known(110*mebi), known(5999)), "a little")
-	require.True(t, l.grown(known(116*mebi), known(5999)), "a little more")
-	require.False(t, l.grown(known(116*mebi), known(5999)), "no more")
+	require.False(t, l.grown(known(100*mebi), known(5000)), "without a previous figure, there is no growth")
+	require.False(t, l.grown(known(110*mebi), known(5999)), "growth below the limit")
+	require.True(t, l.grown(known(116*mebi), known(5999)), "growth above the limit")
+	require.False(t, l.grown(known(116*mebi), known(5999)), "no growth since then")
 	require.True(t, l.grown(known(116*mebi), known(6999)), "inodes")
-	require.False(t, l.grown(known(50*mebi), known(9)), "it shrank")
-	require.False(t, l.grown(value{}, value{}), "unknown is no growth")
-	require.True(t, l.grown(known(70*mebi), value{}), "from where it shrank to")
+	require.False(t, l.grown(known(50*mebi), known(9)), "smaller than before")
+	require.False(t, l.grown(value{}, value{}), "an unknown figure is not growth")
+	require.True(t, l.grown(known(70*mebi), value{}), "growth relative to the smaller figure")
 }
 
 func TestEnqueue(t *testing.T) {
@@ -58,6 +58,6 @@ func TestEnqueue(t *testing.T) {
 	delete(pods, "b")
 	queue = enqueue(queue, pods, []types.UID{"a", "c"})
 	require.Len(t, queue, 2)
-	require.Equal(t, types.UID("c"), queue[0].uid, "who waited comes first")
+	require.Equal(t, types.UID("c"), queue[0].uid, "the pod that waits longest must come first")
 	require.Equal(t, types.UID("a"), queue[1].uid)
 }

@@ -35,7 +35,7 @@ func pod(name string, uid types.UID) *corev1.Pod {
 	}}
 }
 
-// treePods are the pods of the trees in testdata, and a pod that has not started.
+// treePods returns the pods of the trees in testdata, and a pod that has not started.
 func treePods() []*corev1.Pod {
 	return []*corev1.Pod{
 		pod("burstable", burstable), nil, pod("static", guaranteed),

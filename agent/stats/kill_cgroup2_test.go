@@ -18,16 +18,16 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// TestCgroup2LatencyFromCrossingToKill runs a process that uses memory until the available
-// memory falls below a threshold, twenty times with polling and twenty times with wake-ups.
-// The times are those of an emulated machine.
+// TestCgroup2LatencyFromCrossingToKill runs a process that allocates memory until the
+// available memory falls below a threshold, twenty times with polling and twenty times with
+// wake-ups. The times are those of an emulated machine.
 func TestCgroup2LatencyFromCrossingToKill(t *testing.T) {
 	lab(t)
 	for _, w := range []way{polling, wakeUps} {
 		t.Run(string(w), func(t *testing.T) {
 			settings := []string{"cgroup.subtree_control=+memory +pids"}
 			cross := nodeCrossing
-			if w == wakeUps { // the kernel only reports the limits of the pods
+			if w == wakeUps { // for wake-ups, the kernel reports only the limits of the pods
 				cross = podsCrossing
 				settings = append(settings, fmt.Sprintf("memory.max=%d", 400*mebi), fmt.Sprintf("memory.high=%d", 80*mebi))
 			}
@@ -41,7 +41,7 @@ func TestCgroup2LatencyFromCrossingToKill(t *testing.T) {
 	}
 }
 
-// nodeCrossing measures the crossing of a threshold of the node's memory. At the threshold,
+// nodeCrossing measures the crossing of a threshold of the node's memory. At this threshold,
 // the kernel does not reclaim memory yet.
 func nodeCrossing(t *testing.T, w way) crossing {
 	t.Helper()
@@ -77,7 +77,7 @@ func hogPod(t *testing.T) (cfg stats.Config, pods []*corev1.Pod, hog func() (end
 	return labConfig(), []*corev1.Pod{pod("hog", burstable)}, func() func() { return run(t, "kubepods/pod"+string(burstable), "tail", "-n", "1", "/dev/zero") }, remove
 }
 
-// opened opens a file. It returns a function that reads the current start of the file.
+// opened opens a file. It returns a function that reads the file's current first line.
 func opened(t *testing.T, path string) func() string {
 	t.Helper()
 	f, err := os.Open(filepath.Clean(path))

@@ -16,8 +16,8 @@ const (
 	// be evicted. MemAvailable is the default.
 	MemAvailable Estimator = "MemAvailable"
 	// WorkingSet is all memory minus the root cgroup's working set, minus reserved huge pages,
-	// minus the low watermarks. Use it to compare a node with a kubelet if kubernetes#137984
-	// and kubernetes#131319 do not matter there.
+	// minus the low watermarks. Use WorkingSet to compare a node with a kubelet if
+	// kubernetes#137984 and kubernetes#131319 do not matter on the node.
 	WorkingSet Estimator = "WorkingSet"
 	// KubeletWorkingSet is exactly the kubelet's calculation: all memory minus the root
 	// cgroup's working set. File pages that were read twice count as used (kubernetes#43916).

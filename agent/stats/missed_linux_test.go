@@ -13,8 +13,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// withoutDescriptors calls f while this process can't open any file. A test that calls
-// withoutDescriptors must not be parallel.
+// withoutDescriptors calls f while this process cannot open any file. Tests that use it must
+// not be parallel.
 func withoutDescriptors(t *testing.T, f func()) {
 	t.Helper()
 	var before unix.Rlimit
@@ -24,9 +24,9 @@ func withoutDescriptors(t *testing.T, f func()) {
 	f()
 }
 
-// TestRefresh_WithoutFileDescriptorsKeepsFigures lets the process run out of file descriptors
-// for a while, after a number of operations on a pod: figures keep their values and times, and
-// the next refresh measures them.
+// TestRefresh_WithoutFileDescriptorsKeepsFigures makes open fail for a while, after a number
+// of operations on a pod. Figures must keep their values and times, and the next refresh must
+// measure them.
 func TestRefresh_WithoutFileDescriptorsKeepsFigures(t *testing.T) {
 	for looks := range 7 {
 		t.Run(fmt.Sprintf("looks=%d", looks), func(t *testing.T) {
@@ -58,16 +58,16 @@ func TestRefresh_WithoutFileDescriptorsKeepsFigures(t *testing.T) {
 			require.Equal(t, before, podsOf(t, p)[burstable].Volumes)
 
 			again := measured(t, p)[burstable].Volumes
-			require.EqualValues(t, 6, again[0].Inodes.Value, "the next refresh tries again")
+			require.EqualValues(t, 6, again[0].Inodes.Value, "the next refresh must measure again")
 			require.Equal(t, clock.Now(), again[0].Inodes.Time)
 			require.NoError(t, os.RemoveAll(data))
 			clock.Step(time.Minute)
-			require.Empty(t, measured(t, p)[burstable].Volumes, "what is gone is not missed")
+			require.Empty(t, measured(t, p)[burstable].Volumes, "a removed volume must have no figure")
 		})
 	}
 }
 
-// A pod's other figures are measured even if some are missed.
+// If some directories of a pod cannot be measured, its other figures are measured.
 func TestRefresh_MissedFoldersDoNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")

@@ -33,7 +33,7 @@ type nodeProbe struct {
 	podsStat, podsUsage, podsPIDs kernelFile
 	errs                          []error
 
-	observations [nodeSignals]eviction.Observation // what Node returns
+	observations [nodeSignals]eviction.Observation // the observations in the last result of Node
 }
 
 // survey has the facts about the node that rarely change. Each refresh updates them.
@@ -285,7 +285,8 @@ func (s *survey) findPodsCgroup(cfg Config, buf []byte) {
 }
 
 // findFilesystems finds the filesystems of volumes, images and writable layers and their
-// layout. Roles on the same filesystem get the same path, so that statfs is called once.
+// layout. If two of them are the same filesystem, they get the same path, so that statfs is
+// called once.
 func (s *survey) findFilesystems(cfg Config, info *runtimeapi.ImageFsInfoResponse, infoErr error, buf *[]byte) error {
 	s.nodeFS, s.imageFS, s.writeFS = cfg.NodePath, cfg.ImagePath, cfg.ContainerPath
 	if cfg.Images != nil {

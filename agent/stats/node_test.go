@@ -97,7 +97,7 @@ func TestConfig_ReportsEveryProblem(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, problem)
 	}
-	require.NoError(t, stats.Config{}.Validate(), "all fields are optional")
+	require.NoError(t, stats.Config{}.Validate(), "all fields must be optional")
 }
 
 func TestNode_ReturnsAvailableSignalsWithAnError(t *testing.T) {
@@ -108,9 +108,9 @@ func TestNode_ReturnsAvailableSignalsWithAnError(t *testing.T) {
 	node, err := newProvider(t, cfg).Node(t.Context())
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "no estimate MemAvailable of available memory in "+filepath.Join(cfg.ProcRoot, "meminfo"))
-	require.NotContains(t, signals(node), eviction.MemoryAvailable, "neither zero nor nonsense")
+	require.NotContains(t, signals(node), eviction.MemoryAvailable, "an unreadable value must be omitted")
 	require.Contains(t, signals(node), eviction.AllocatableMemoryAvailable)
-	require.EqualValues(t, 19600, available(t, node, eviction.PIDAvailable), "of the pods, whose limit is known")
+	require.EqualValues(t, 19600, available(t, node, eviction.PIDAvailable), "the pods' limit is known, and must be used")
 	if runtime.GOOS == "linux" {
 		require.Contains(t, signals(node), eviction.NodeFSAvailable)
 		require.Equal(t, eviction.SingleFS, node.Layout)
@@ -120,8 +120,8 @@ func TestNode_ReturnsAvailableSignalsWithAnError(t *testing.T) {
 // keptByProcessors is the size of the per-CPU lists in testdata/proc/zoneinfo, in bytes.
 const keptByProcessors = (23 + 40000 + 10000) * 4096
 
-// The cgroup of all pods is created with the first pod and limited later. Node detects both
-// without a refresh.
+// The cgroup of all pods is created with the first pod, and its limit is set later. Node
+// detects both without a refresh.
 func TestNode_FindsPodsCgroupCreatedLater(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")
@@ -148,10 +148,10 @@ func TestNode_FindsPodsCgroupCreatedLater(t *testing.T) {
 	node, err = p.Node(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, signals(node), eviction.AllocatableMemoryAvailable)
-	require.Contains(t, signals(node), eviction.ImageFSAvailable, "what a refresh has found stays")
+	require.Contains(t, signals(node), eviction.ImageFSAvailable, "signals found by a refresh must be kept")
 }
 
-// Pods detects the cgroup without a call of Node, too.
+// Pods also detects the cgroup without a call of Node.
 func TestPods_FindsPodsCgroupCreatedLater(t *testing.T) {
 	t.Parallel()
 	for _, root := range []string{"v1-cgroupfs", "v2-cgroupfs"} {
@@ -186,7 +186,7 @@ func TestNode_FollowsTheFiles(t *testing.T) {
 	node, _ = p.Node(t.Context())
 	require.EqualValues(t, 7<<10+keptByProcessors, available(t, node, eviction.MemoryAvailable))
 	require.NoError(t, os.Remove(filepath.Join(cfg.ProcRoot, "zoneinfo")))
-	require.NoError(t, p.Close(), "or it reads what is gone")
+	require.NoError(t, p.Close(), "close the files of removed cgroups, so that they are opened again")
 	node, _ = p.Node(t.Context())
 	require.EqualValues(t, 7<<10, available(t, node, eviction.MemoryAvailable))
 
@@ -194,7 +194,7 @@ func TestNode_FollowsTheFiles(t *testing.T) {
 	write(t, "max\n", cfg.CgroupRoot, "kubepods", "memory.max")
 	_, _ = p.Refresh(t.Context())
 	node, _ = p.Node(t.Context())
-	require.NotContains(t, signals(node), eviction.AllocatableMemoryAvailable, "no limit, no signal")
+	require.NotContains(t, signals(node), eviction.AllocatableMemoryAvailable, "without a limit, the signal must be omitted")
 
 	// Closed files are opened again.
 	require.NoError(t, p.Close())
@@ -218,7 +218,7 @@ func TestNode_UnlimitedPodPIDsUseTheNodeLimit(t *testing.T) {
 	require.EqualValues(t, 32768-1234, available(t, node, eviction.PIDAvailable))
 	write(t, "2000\n", cfg.ProcRoot, "sys", "kernel", "threads-max")
 	node, _ = newProvider(t, cfg).Node(t.Context())
-	require.EqualValues(t, 2000-1234, available(t, node, eviction.PIDAvailable), "the smaller of the two limits")
+	require.EqualValues(t, 2000-1234, available(t, node, eviction.PIDAvailable), "the smaller of the two limits must be used")
 }
 
 func TestPods_EachFigureHasItsTime(t *testing.T) {
@@ -239,7 +239,7 @@ func TestPods_EachFigureHasItsTime(t *testing.T) {
 
 func TestRefresh_FailingRuntimeKeepsFilesystemLocations(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		return // no statfs
+		return // this system has no statfs
 	}
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
@@ -247,7 +247,7 @@ func TestRefresh_FailingRuntimeKeepsFilesystemLocations(t *testing.T) {
 	cfg.Images = at
 	p := newProvider(t, cfg)
 	node, err := p.Node(t.Context())
-	require.NoError(t, err, "not asked yet")
+	require.NoError(t, err, "without a refresh, Node must not return the error of the image service")
 	require.Equal(t, eviction.UnknownLayout, node.Layout)
 	require.Contains(t, signals(node), eviction.NodeFSAvailable)
 	require.NotContains(t, signals(node), eviction.ImageFSAvailable)
@@ -268,7 +268,7 @@ func TestRefresh_FailingRuntimeKeepsFilesystemLocations(t *testing.T) {
 	require.ErrorContains(t, err, "get image filesystem info: runtime is down")
 	node, err = p.Node(t.Context())
 	require.ErrorContains(t, err, "runtime is down")
-	require.Equal(t, eviction.SingleFS, node.Layout, "as it was")
+	require.Equal(t, eviction.SingleFS, node.Layout, "the layout must be kept")
 	require.Contains(t, signals(node), eviction.ContainerFSAvailable)
 
 	// If a path does not exist, its signals and the layout are unknown.
@@ -288,7 +288,7 @@ func TestNode_DoesNotAllocate(t *testing.T) {
 	allocs := testing.AllocsPerRun(100, func() {
 		_, _ = p.Node(t.Context())
 	})
-	require.LessOrEqual(t, allocs, 1.0, "the path of the one file system")
+	require.LessOrEqual(t, allocs, 1.0, "one allocation, for the path of the filesystem")
 }
 
 func TestRun_RefreshesAndStops(t *testing.T) {
@@ -334,7 +334,7 @@ func TestRefresh_WaitEndsWithItsContext(t *testing.T) {
 	_, err := p.Refresh(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	node, _ := p.Node(t.Context())
-	require.NotEmpty(t, node.Observations, "Node does not wait for a refresh")
+	require.NotEmpty(t, node.Observations, "Node must not wait for a refresh")
 	close(release)
 	<-done
 }
@@ -369,5 +369,5 @@ func TestPods_CgroupOfAnotherDriverOrRoot(t *testing.T) {
 	require.NoError(t, err)
 	at := slices.IndexFunc(pods, func(p eviction.PodStats) bool { return p.UID == bestEffort })
 	require.EqualValues(t, 4096, pods[at].Memory.Value)
-	require.False(t, pods[0].Memory.Known(), "one in the usual place is not found there")
+	require.False(t, pods[0].Memory.Known(), "a cgroup in the default location must not be used if another is configured")
 }

@@ -13,7 +13,7 @@ func TestValue_ArithmeticSaturates(t *testing.T) {
 	t.Parallel()
 	most := known(math.MaxUint64)
 	var unknown value
-	require.Equal(t, known(0), known(1).minus(known(2)), "kubernetes#52386: a difference that wraps")
+	require.Equal(t, known(0), known(1).minus(known(2)), "kubernetes#52386: the difference must not wrap around")
 	require.Equal(t, known(3), known(5).minus(known(2)))
 	require.Equal(t, most, most.plus(known(1)))
 	require.Equal(t, most, known(1<<60).times(1<<10))
@@ -47,11 +47,11 @@ func TestParseMeminfo(t *testing.T) {
 		"huge pages before Linux 4.15": {
 			"HugePages_Total: 3\nHugepagesize: 2048 kB\n", meminfo{hugepages: known(3 * 2 << 20)},
 		},
-		"more available than there is":   {"MemTotal: 1 kB\nMemAvailable: 2 kB\n", meminfo{total: known(1024)}},
-		"cut off in the middle":          {"MemTotal: 12 kB\nMemAvail", meminfo{total: known(12288)}},
-		"a number that does not fit":     {"MemTotal: 99999999999999999999 kB\n", meminfo{}},
-		"one that does not fit in bytes": {"MemTotal: 18446744073709551615 kB\n", meminfo{}},
-		"a negative one":                 {"MemTotal: -5 kB\nMemAvailable: 5x kB", meminfo{}},
+		"more available than there is":    {"MemTotal: 1 kB\nMemAvailable: 2 kB\n", meminfo{total: known(1024)}},
+		"cut off in the middle":           {"MemTotal: 12 kB\nMemAvail", meminfo{total: known(12288)}},
+		"a number that does not fit":      {"MemTotal: 99999999999999999999 kB\n", meminfo{}},
+		"a number whose bytes do not fit": {"MemTotal: 18446744073709551615 kB\n", meminfo{}},
+		"a negative number":               {"MemTotal: -5 kB\nMemAvailable: 5x kB", meminfo{}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestParseZones(t *testing.T) {
 	b, err := os.ReadFile("testdata/proc/zoneinfo")
 	require.NoError(t, err)
 	require.Equal(t, zones{low: known((20 + 3750 + 16250) * 4096), perCPUFree: known((23 + 40000 + 10000) * 4096)}, parseZones(b, 4096))
-	require.Equal(t, zones{}, parseZones(nil, 4096), "unknown, not zero")
+	require.Equal(t, zones{}, parseZones(nil, 4096), "an unreadable file must be unknown, not zero")
 	require.Equal(t, zones{low: known(0)}, parseZones([]byte("  low 0\n"), 4096))
 	require.Equal(t, zones{}, parseZones([]byte("low x\nlow: 5\nlowest 6\ncount 7\ncount: y"), 4096))
 }
@@ -114,7 +114,7 @@ func TestParsePressure(t *testing.T) {
 		Full: statsapi.PSIData{Total: 7000, Avg10: 0.75, Avg60: 0.25},
 	}, psi)
 	psi, ok = parsePressure([]byte("some avg10=1.5 avg60=900.00 avg300=x total=-1 more=1\n"))
-	require.True(t, ok, "processors have no full pressure before Linux 5.13")
+	require.True(t, ok, "before Linux 5.13 the CPU has no full pressure")
 	require.Zero(t, psi)
 	_, ok = parsePressure([]byte("half avg10=1.00\n"))
 	require.False(t, ok)
@@ -131,8 +131,8 @@ func TestParseMounts(t *testing.T) {
 		{"/var/lib/containerd", "xfs", "/dev/vdb"},
 		{"/mnt/with blank", "btrfs", "/dev/vdc"},
 	}, mounts)
-	require.Empty(t, parseMounts([]byte("1 2 3 4 - ext4 x\n1 2 0:1 / /a rw\n1 2 0:1 / /a rw - ext4\n")), "cut off")
-	require.Equal(t, `a\09b\`, unescape([]byte(`a\09b\`)), "no octal number")
+	require.Empty(t, parseMounts([]byte("1 2 3 4 - ext4 x\n1 2 0:1 / /a rw\n1 2 0:1 / /a rw - ext4\n")), "truncated lines must be ignored")
+	require.Equal(t, `a\09b\`, unescape([]byte(`a\09b\`)), "invalid octal escapes must be kept")
 
 	for path, want := range map[string]string{
 		"/": "/dev/vda", "/var/lib/kubelet": "/dev/vda", "/var/lib/containerd": "/dev/vdb",
@@ -142,9 +142,9 @@ func TestParseMounts(t *testing.T) {
 	}
 	require.Zero(t, mountOf("relative", mounts))
 	covered := append(mounts, mount{"/", "btrfs", "/dev/new"})
-	require.Equal(t, "/dev/new", mountOf("/etc", covered).source, "the last mount on a point is the one that is seen")
+	require.Equal(t, "/dev/new", mountOf("/etc", covered).source, "the last mount on a mount point must be used")
 	require.Equal(t, identify(45, "/mnt/with blank/a", mounts), identify(46, "/mnt/with blank/b", mounts),
-		"two subvolumes of one btrfs")
+		"two subvolumes of one btrfs are one filesystem")
 	require.NotEqual(t, identify(1, "/etc", mounts), identify(2, "/var/lib/containerd", mounts))
 }
 

@@ -38,6 +38,7 @@ type Provider struct {
 	disk    map[types.UID]podDisk
 	runtime runtimeStats
 	cpu     map[string]cpuSample // by container id, pod UID or cgroup
+	cores   map[Figure]uint64    // what processors returns; nil before the first call
 }
 
 // New returns a Provider that has measured nothing yet. The error reports every problem with
@@ -56,7 +57,7 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// Run calls Refresh at once, and again each time when Period has passed since the end of the
+// Run calls Refresh at once, and then again whenever Period has passed since the end of the
 // last refresh. It returns nil when ctx is done. Run logs the errors of Refresh, which the
 // Observer also receives; the next refresh retries what failed.
 func (p *Provider) Run(ctx context.Context) error {

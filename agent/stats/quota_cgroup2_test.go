@@ -17,13 +17,13 @@ import (
 	"github.com/kubeparts/kubeparts/agent/stats"
 )
 
-// TestCgroup2ProjectQuotas has volumes and logs on ext4 with project quotas, as the kubelet
-// creates them with LocalStorageCapacityIsolationFSQuotaMonitoring: the quotas have the same
-// figures as a walk, and nothing is walked over.
+// TestCgroup2ProjectQuotas measures volumes and logs on ext4 with project quotas, as the
+// kubelet creates them with LocalStorageCapacityIsolationFSQuotaMonitoring. The quotas must
+// have the same figures as a walk, and nothing may be walked over.
 func TestCgroup2ProjectQuotas(t *testing.T) {
 	lab(t)
 	const (
-		disk  = "/data" // run.sh --disk
+		disk  = "/data" // created by run.sh --disk
 		files = 300
 	)
 	clock := testingclock.NewFakeClock(epoch())
@@ -41,10 +41,10 @@ func TestCgroup2ProjectQuotas(t *testing.T) {
 			write(t, strings.Repeat("x", 1000*(i+1)), dir, fmt.Sprint(file%7), fmt.Sprint(file))
 		}
 	}
-	write(t, "{}", cfg.NodePath, "pods", string(burstable), "userns") // as podrunner writes for a user namespace
-	syscall.Sync()                                                    // filesystems allocate blocks late
+	write(t, "{}", cfg.NodePath, "pods", string(burstable), "userns") // podrunner writes this file for a user namespace
+	syscall.Sync()                                                    // filesystems allocate blocks only when they write
 	p := newProvider(t, cfg)
-	require.Equal(t, []int{3, files}, measuredBy(t, p, dirs), "quotas, and files of the volume that a pod could move out of its own")
+	require.Equal(t, []int{3, files}, measuredBy(t, p, dirs), "number of quotas read, and examined files of the volume that the pod could have moved to another project")
 
 	require.NoError(t, os.WriteFile(filepath.Join(dirs[0], "big"), make([]byte, 5*mebi), 0o600))
 	require.NoError(t, os.Link(filepath.Join(dirs[0], "big"), filepath.Join(dirs[0], "again")))
@@ -52,15 +52,15 @@ func TestCgroup2ProjectQuotas(t *testing.T) {
 	clock.Step(time.Minute)
 	require.Equal(t, []int{3, files}, measuredBy(t, p, dirs))
 
-	// A folder that shares its project, or has no project any more, is walked over.
+	// A directory that shares its project, or no longer has one, is walked over.
 	require.NoError(t, stats.SetProject(dirs[1], 1048577))
 	require.NoError(t, stats.SetProject(dirs[3], 0))
 	clock.Step(time.Minute)
 	require.Equal(t, []int{0, 4 * files}, measuredBy(t, p, dirs))
 }
 
-// measuredBy measures all folders and compares the figures with du. It returns the number of
-// quotas that were read, and about how many files were examined for the other folders.
+// measuredBy measures all directories and compares the figures with du. It returns the number
+// of quotas read, and the approximate number of files examined for the other directories.
 func measuredBy(t *testing.T, p *stats.Provider, dirs []string) []int {
 	t.Helper()
 	r, err := p.Refresh(t.Context())

@@ -18,10 +18,10 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// fakeQuotas is a filesystem on which some folders have projects.
+// fakeQuotas is a filesystem on which some directories have project IDs.
 type fakeQuotas struct {
 	ids     map[string]uint32
-	alone   map[string]bool // folders whose new files do not inherit the project
+	alone   map[string]bool // directories whose new files do not inherit the project
 	bytes   map[uint32]uint64
 	inodes  map[uint32]uint64
 	failing error
@@ -47,14 +47,14 @@ func TestQuotas_SharedProjectIsNotUsed(t *testing.T) {
 		alone string
 		want  bool
 	}{
-		"a project of its own":             {ids: map[string]uint32{"/p/a": 5}, want: true},
-		"none":                             {},
-		"its neighbour's":                  {ids: map[string]uint32{"/p/b": 5}},
-		"one that its neighbour has, too":  {ids: map[string]uint32{"/p/a": 5, "/p/b": 5}},
-		"one that it has from above":       {ids: map[string]uint32{"/p": 5, "/p/a": 5}},
-		"another one than above":           {ids: map[string]uint32{"/p": 4, "/p/a": 5}, want: true},
-		"one that files in it do not have": {ids: map[string]uint32{"/p/a": 5}, alone: "/p/a"},
-		"one of which nothing is counted":  {ids: map[string]uint32{"/p/a": 6}},
+		"a project of its own":                             {ids: map[string]uint32{"/p/a": 5}, want: true},
+		"no project":                                       {},
+		"only the neighbour has a project":                 {ids: map[string]uint32{"/p/b": 5}},
+		"a project that the neighbour has too":             {ids: map[string]uint32{"/p/a": 5, "/p/b": 5}},
+		"the project of the parent directory":              {ids: map[string]uint32{"/p": 5, "/p/a": 5}},
+		"another project than the parent directory":        {ids: map[string]uint32{"/p": 4, "/p/a": 5}, want: true},
+		"a project that the directory's files do not have": {ids: map[string]uint32{"/p/a": 5}, alone: "/p/a"},
+		"a project without counted usage":                  {ids: map[string]uint32{"/p/a": 6}},
 	} {
 		k := &fakeQuotas{ids: tt.ids, alone: map[string]bool{tt.alone: true}, bytes: map[uint32]uint64{5: 4096}, inodes: map[uint32]uint64{5: 3}}
 		q := quotas{kernel: k, owners: map[project]map[string]types.UID{}}
@@ -72,8 +72,8 @@ func TestQuotas_SharedProjectIsNotUsed(t *testing.T) {
 	}
 }
 
-// A free project number is reused. Its previous folder does not count, whether it still exists
-// or not.
+// A free project number is reused. Its previous directory does not count, whether it still
+// exists or not.
 func TestQuotas_ProjectNumberIsReused(t *testing.T) {
 	t.Parallel()
 	k := &fakeQuotas{ids: map[string]uint32{"/p/old": 5}, bytes: map[uint32]uint64{5: 1}, inodes: map[uint32]uint64{5: 1}}
@@ -93,8 +93,8 @@ func TestQuotas_ProjectNumberIsReused(t *testing.T) {
 	require.Empty(t, q.owners)
 }
 
-// A hundred folders have quotas, and their files are not examined. Folders whose project the
-// pod could have changed are walked over.
+// A hundred directories have quotas, and their files are not examined. Directories whose
+// project the pod could have changed are walked over.
 func TestQuotas_ReplaceWalks(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -133,7 +133,7 @@ func TestQuotas_ReplaceWalks(t *testing.T) {
 
 	r := Refreshed{}
 	require.NoError(t, p.refreshDisk(t.Context(), &r))
-	require.Equal(t, Refreshed{Entries: 3 + 6 + 1 + 2*50 + 2, Quotas: 4, Pods: 3}, r, "the pods, their folders, a file, and two volumes with their ends")
+	require.Equal(t, Refreshed{Entries: 3 + 6 + 1 + 2*50 + 2, Quotas: 4, Pods: 3}, r, "examined: the pods, their directories, one file, and two volumes")
 	all, err := p.Pods(context.Background(), pods)
 	require.NoError(t, err)
 	for i, s := range all {
@@ -146,7 +146,7 @@ func TestQuotas_ReplaceWalks(t *testing.T) {
 		require.Equal(t, wantLogs, s.Containers[0].Logs.Inodes.Value)
 	}
 
-	// If another folder gets the same project, the quota is not used for either folder.
+	// If another directory gets the same project, the quota is used for neither directory.
 	volume := filepath.Join(root, "pods", "uid0", "volumes", "kubernetes.io~empty-dir", "data")
 	k.ids[filepath.Join(root, "logs", "ns_p2_uid2", "app")] = k.ids[volume]
 	clock.Step(time.Minute)

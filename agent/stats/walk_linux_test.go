@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nest creates nested folders, more than a path can have.
+// nest creates nested directories whose path is longer than the kernel's limit.
 func nest(t *testing.T, dir string, depth int) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -25,7 +25,7 @@ func nest(t *testing.T, dir string, depth int) {
 	require.NoError(t, unix.Close(fd))
 }
 
-// TestWalk_OfDeepFolders has a pod with 5,000 nested folders, and an agent that can open only
+// TestWalk_OfDeepFolders walks over 5,000 nested directories, while the process can open only
 // five more files. It is not parallel, because that limit applies to the whole process.
 func TestWalk_OfDeepFolders(t *testing.T) {
 	const depth = 5000
@@ -45,12 +45,13 @@ func TestWalk_OfDeepFolders(t *testing.T) {
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
 	require.NoError(t, err)
 	require.Zero(t, r.Waiting)
-	require.Less(t, r.Entries, 5*depth, "the cost of a folder does not depend on how deep it is")
+	require.Less(t, r.Entries, 5*depth, "the cost of a directory must not depend on its depth")
 	require.EqualValues(t, depth+2, podsOf(t, p)[burstable].Volumes[0].Inodes.Value)
 }
 
-// TestWalk_OfFoldersThatAreMoved moves a folder at each moment of a walk: folders that stay are
-// counted, and nothing outside is. A moved folder may count twice, as with du.
+// TestWalk_OfFoldersThatAreMoved moves a directory at each moment of a walk. Directories that
+// are not moved must be counted, and nothing outside. A moved directory may count twice, as
+// with du.
 func TestWalk_OfFoldersThatAreMoved(t *testing.T) {
 	t.Parallel()
 	for looks := range 25 {
@@ -74,7 +75,7 @@ func TestWalk_OfFoldersThatAreMoved(t *testing.T) {
 				}
 				require.NoError(t, os.Rename(filepath.Join(data, "a", "b"), elsewhere))
 				found := measured(t, p)[burstable].Volumes[0].Inodes.Value
-				require.GreaterOrEqual(t, found, int64(4), "itself, a, b and its file")
+				require.GreaterOrEqual(t, found, int64(4), "at least the directory itself, a, b and its file")
 				require.LessOrEqual(t, found, most)
 			})
 		}

@@ -137,7 +137,7 @@ func (w *watch) arm() error {
 		if !exists(events) {
 			events = h.file("memory", pods, "memory.events")
 		}
-		s := source{name: events, reason: "the pods reach their limit of memory", events: unix.POLLIN, drain: true, cgroup: true}
+		s := source{name: events, reason: "the pods reach their common memory limit", events: unix.POLLIN, drain: true, cgroup: true}
 		errs = append(errs, w.open(s, func() (int, error) { return watchFile(events) }))
 	}
 	if !h.v2 && cfg.UsageEvents {

@@ -30,7 +30,7 @@ func startWatch(t *testing.T, cfg stats.Config, levels ...eviction.Level) *watch
 	return startWatchEvery(t, stats.Rearm, cfg, func() []eviction.Level { return levels })
 }
 
-// startWatchEvery starts a Watch that adds new sources after each period every without an
+// startWatchEvery starts a Watch that looks for new sources after each period without an
 // event.
 func startWatchEvery(t *testing.T, every time.Duration, cfg stats.Config, levels func() []eviction.Level) *watched {
 	t.Helper()
@@ -54,22 +54,22 @@ func (w *watched) next(within time.Duration) string {
 	case reason := <-w.reasons:
 		return reason
 	case err := <-w.ended:
-		require.Fail(w, "watch ended", "%v", err)
+		require.Fail(w, "Watch has returned", "%v", err)
 	case <-time.After(within):
 		require.Fail(w, "no wake-up")
 	}
 	return ""
 }
 
-// stop ends the watch. The test fails if Watch has already returned.
+// stop stops the watch. The test fails if Watch has already returned.
 func (w *watched) stop() {
 	w.Helper()
 	w.cancel()
 	require.NoError(w, <-w.ended)
 }
 
-// These tests watch files on a disk instead of kernel files: they can be armed, and inotify
-// reports them too. cgroup2_test.go tests the kernel's own files.
+// These tests watch files on a disk instead of kernel files. Such files can be armed, and
+// inotify reports their changes too. cgroup2_test.go tests the kernel's own files.
 
 func TestWatch_NothingToWatch(t *testing.T) {
 	t.Parallel()
@@ -95,7 +95,7 @@ func TestWatch_ArmsAndStops(t *testing.T) {
 	require.True(t, strings.HasPrefix(string(armed), "some 150000 1000000\x00"), "%q", armed)
 
 	write(t, "max 1\n", pods, "memory.events.local")
-	require.Equal(t, "the pods reach their limit of memory", w.next(10*time.Second))
+	require.Equal(t, "the pods reach their common memory limit", w.next(10*time.Second))
 	w.stop()
 }
 
@@ -118,7 +118,7 @@ func TestWatch_EndsWithItsCgroup(t *testing.T) {
 	require.NoError(t, os.RemoveAll(pods))
 	err := <-w.ended
 	require.ErrorContains(t, err, "was removed")
-	require.Empty(t, w.reasons, "that is no pressure")
+	require.Empty(t, w.reasons, "a write without pressure must not wake")
 }
 
 func TestWatch_ArmsUsageOnVersion1(t *testing.T) {
@@ -132,7 +132,7 @@ func TestWatch_ArmsUsageOnVersion1(t *testing.T) {
 		{Signal: eviction.AllocatableMemoryAvailable, Available: 1 << 20},
 	}
 	w := startWatch(t, cfg, levels...)
-	require.Len(t, <-w.sources, 1, "not asked for")
+	require.Len(t, <-w.sources, 1, "sources that are not configured must not be watched")
 	w.stop()
 
 	cfg.UsageEvents = true
@@ -151,8 +151,8 @@ func TestWatch_ArmsUsageOnVersion1(t *testing.T) {
 		return n
 	}
 	const mebi = 1 << 20
-	require.EqualValues(t, 10002*mebi+6000*mebi+keptByProcessors-100*mebi, level(), "used + available - threshold")
-	require.EqualValues(t, 8000*mebi-1*mebi+400*mebi, level("kubepods"), "limit - threshold + what can be reclaimed")
+	require.EqualValues(t, 10002*mebi+6000*mebi+keptByProcessors-100*mebi, level(), "level: used + available - threshold")
+	require.EqualValues(t, 8000*mebi-1*mebi+400*mebi, level("kubepods"), "level: limit - threshold + reclaimable memory")
 	w.stop()
 }
 
@@ -162,7 +162,7 @@ func armed(t *testing.T, dir string) (level int64) {
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.event_control"))
 	require.NoError(t, err)
 	fields := strings.Fields(string(b))
-	if len(fields) != 3 { // Watch is writing the file
+	if len(fields) != 3 { // Watch has written only a part of the file
 		return 0
 	}
 	level, err = strconv.ParseInt(fields[2], 10, 64)
@@ -170,7 +170,7 @@ func armed(t *testing.T, dir string) (level int64) {
 	return level
 }
 
-// descriptors returns the number of files that this process has open.
+// descriptors returns the number of open files of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -178,9 +178,9 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// The level changes with the threshold and with the reclaimable memory: it is set again, and
-// the previous one is closed. Not parallel, because it counts the file descriptors of the
-// process.
+// The level changes with the threshold and with the reclaimable memory. Watch then sets the new
+// level, and closes the eventfd of the previous level. The test is not parallel, because it counts
+// the open files of the process.
 func TestWatch_ResetsUsageLevels(t *testing.T) {
 	const mebi = 1 << 20
 	cfg := live(t, "v1-cgroupfs")

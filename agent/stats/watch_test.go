@@ -32,11 +32,11 @@ func TestUsageLevel(t *testing.T) {
 	const capacity, used, inactive, threshold = 1000, 600, 100, 200
 	available := known(capacity).minus(known(used - inactive))
 	require.Equal(t, known(capacity-threshold+inactive), usageLevel(known(used), available, threshold))
-	require.Equal(t, value{}, usageLevel(known(used), known(200), 200), "there already")
-	require.Equal(t, value{}, usageLevel(known(used), known(100), 200), "below it")
+	require.Equal(t, value{}, usageLevel(known(used), known(200), 200), "the usage has already reached the level")
+	require.Equal(t, value{}, usageLevel(known(used), known(100), 200), "the usage is above the level")
 	require.Equal(t, value{}, usageLevel(known(used), value{}, 200))
 	require.Equal(t, value{}, usageLevel(value{}, known(500), 200))
-	require.Equal(t, known(used+500), usageLevel(known(used), known(500), -1), "a threshold that makes no sense")
+	require.Equal(t, known(used+500), usageLevel(known(used), known(500), -1), "an invalid threshold")
 }
 
 func TestFirstThreshold(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 )
 
-// BenchmarkQuietPass checks logs that are small. The kubelet also requests the status of
-// each container from the runtime.
+// BenchmarkQuietPass checks logs below the size limit. The kubelet also requests the status
+// of each container from the runtime.
 func BenchmarkQuietPass(b *testing.B) {
 	const containers = 220
 	b.Run(fmt.Sprintf("containers=%d", containers), func(b *testing.B) {

@@ -24,8 +24,8 @@ import (
 
 const folder, logName = "ns_pod_uid/app", "0.log"
 
-// writer is a runtime with one container, which writes numbered lines to a file that
-// it keeps open, whatever its name.
+// writer is a runtime with one container, which writes numbered lines to a file that stays
+// open after a rename.
 type writer struct {
 	t    *testing.T
 	path string
@@ -105,7 +105,7 @@ func (w *writer) lines() (numbers []int) {
 	require.NoError(w.t, err)
 	slices.Sort(names)
 	for _, name := range append(names, w.path) {
-		require.False(w.t, strings.HasSuffix(name, temporary), "%s is left", name)
+		require.False(w.t, strings.HasSuffix(name, temporary), "temporary file %s was left", name)
 		f, err := os.Open(name)
 		if errors.Is(err, fs.ErrNotExist) && name == w.path {
 			continue
@@ -146,9 +146,9 @@ func (w *writer) rotator(clock *testingclock.FakeClock, f func(files) files) *Ro
 
 var errCrash = errors.New("the process is no more")
 
-// crash allows a number of operations, simulates the end of the process, and lets the
-// container write at each operation. The last operation may happen or not, and a write may
-// be incomplete.
+// crash permits a number of operations, then simulates the end of the process. It lets the
+// container write at each operation. The last operation may happen or not, and a write may be
+// incomplete.
 type crash struct {
 	files
 	w     *writer
@@ -246,7 +246,7 @@ func TestRotate_NoLineIsLostWhereverTheProcessEnds(t *testing.T) {
 		t.Run("refuse="+refuse, func(t *testing.T) {
 			for _, after := range []bool{false, true} {
 				for n, ended := 0, true; ended; n++ {
-					require.Less(t, n, 100, "rotation never gets through")
+					require.Less(t, n, 100, "the rotation never completes")
 					ended = crashAt(t, n, after, refuse)
 				}
 			}
@@ -254,7 +254,7 @@ func TestRotate_NoLineIsLostWhereverTheProcessEnds(t *testing.T) {
 	}
 }
 
-// crashAt reports whether the process ended before the rotation was complete.
+// crashAt reports whether the simulated process ended before the rotation was complete.
 func crashAt(t *testing.T, n int, after bool, refuse string) bool {
 	t.Helper()
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -283,7 +283,7 @@ func crashAt(t *testing.T, n int, after bool, refuse string) bool {
 	w.requireAll()
 	info, err := os.Stat(w.path)
 	require.NoError(t, err)
-	require.NotZero(t, info.Size(), "the container writes to another file")
+	require.NotZero(t, info.Size(), "the container must write to the new file")
 	return ended
 }
 
@@ -346,7 +346,7 @@ func TestRotate_FullDiskStopsOnlyCompression(t *testing.T) {
 	require.Len(t, zipped, 1)
 	kept := w.lines()
 	require.Equal(t, w.next-1, kept[len(kept)-1])
-	require.Len(t, kept, 20, "two files of ten lines and an empty one")
+	require.Len(t, kept, 20, "two files of ten lines, and an empty file")
 }
 
 type fullDisk struct {
@@ -393,8 +393,100 @@ func TestRotate_LogGetsItsNameBackWithoutHardLinks(t *testing.T) {
 	}
 }
 
-// TestRotate_InterruptedRotationIsCompleted: the runtime has created the new file and still
-// writes to the old one.
+// broken is a filesystem on which one operation fails.
+type broken struct {
+	files
+	operation string
+}
+
+func (b broken) fail(operation string, applies bool) error {
+	if applies && b.operation == operation {
+		return errors.New(operation + " is broken")
+	}
+	return nil
+}
+
+func (b broken) lstat(name string) (fs.FileInfo, error) {
+	if err := b.fail("lstat", !strings.HasSuffix(name, ".log")); err != nil {
+		return nil, err
+	}
+	return b.files.lstat(name)
+}
+
+func (b broken) rename(from, to string) error {
+	if err := errors.Join(b.fail("rename", strings.HasSuffix(from, temporary)), b.fail("rename back", strings.HasSuffix(to, ".log"))); err != nil {
+		return err
+	}
+	return b.files.rename(from, to)
+}
+
+func (b broken) remove(name string) error {
+	if err := b.fail("remove", !strings.HasSuffix(name, temporary)); err != nil {
+		return err
+	}
+	return b.files.remove(name)
+}
+
+func (b broken) syncDir(dir string) error {
+	if err := b.fail("syncDir", true); err != nil {
+		return err
+	}
+	return b.files.syncDir(dir)
+}
+
+func TestCompress_NamesTheFailedOperation(t *testing.T) {
+	for _, operation := range []string{"lstat", "rename", "syncDir", "remove"} {
+		t.Run(operation, func(t *testing.T) {
+			w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+			w.write(10)
+			_, err := w.rotator(clock, nil).Rotate(t.Context())
+			require.NoError(t, err)
+			rotated := rotation{files: broken{openRoot(t, w), operation}}
+			err = rotated.compress(t.Context(), below(t, w, w.path+".20260102-030405"))
+			require.EqualError(t, err, "compress: "+operation+" is broken")
+		})
+	}
+}
+
+// openRoot returns the files below the writer's directory.
+func openRoot(t *testing.T, w *writer) files {
+	t.Helper()
+	root, err := os.OpenRoot(w.root())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, root.Close()) })
+	return rootFiles{root}
+}
+
+// below returns a path relative to the writer's directory.
+func below(t *testing.T, w *writer, file string) string {
+	t.Helper()
+	name, err := filepath.Rel(w.root(), file)
+	require.NoError(t, err)
+	return name
+}
+
+// TestRotate_NameThatCannotBeRestored checks the case that the runtime fails to reopen the
+// log, and the rotation fails to restore the log's name. A later pass makes the runtime
+// reopen the log.
+func TestRotate_NameThatCannotBeRestored(t *testing.T) {
+	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	r := w.rotator(clock, func(f files) files { return broken{noLinks{f}, "rename back"} })
+	w.write(10)
+	w.refuse = "at once"
+	_, err := r.Rotate(t.Context())
+	require.ErrorIs(t, err, errNotReopened)
+	require.True(t, strings.HasSuffix(err.Error(), "restore the log's name: rename back is broken"), err.Error())
+	w.write(10)
+	w.refuse = ""
+	clock.Step(time.Hour)
+	_, err = r.Rotate(t.Context())
+	require.NoError(t, err)
+	w.write(10)
+	w.requireAll()
+}
+
+// TestRotate_InterruptedRotationIsCompleted checks the case that the runtime has created the
+// new file and still writes to the old file.
 func TestRotate_InterruptedRotationIsCompleted(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	r := w.rotator(clock, nil)
@@ -410,11 +502,12 @@ func TestRotate_InterruptedRotationIsCompleted(t *testing.T) {
 	w.write(1)
 	info, err := os.Stat(w.path)
 	require.NoError(t, err)
-	require.NotZero(t, info.Size(), "the container writes to the new file now")
+	require.NotZero(t, info.Size(), "the container must write to the new file now")
 	w.requireAll()
 }
 
-// TestRotate_SecondNameOfTheLogIsRemoved: the process ended while the log got its name back.
+// TestRotate_SecondNameOfTheLogIsRemoved checks the case that the process ended while it
+// restored the log's name.
 func TestRotate_SecondNameOfTheLogIsRemoved(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	w.write(10)
@@ -424,7 +517,7 @@ func TestRotate_SecondNameOfTheLogIsRemoved(t *testing.T) {
 	w.requireAll()
 }
 
-// noted are files that record the operations, in order.
+// noted is a filesystem that records the operations, in order.
 type noted struct {
 	files
 	note func(string)
@@ -460,7 +553,8 @@ func (n notedFile) Sync() error {
 	return n.newFile.Sync()
 }
 
-// TestRotate_SyncsBeforeRemovingTheOriginal: a machine may lose power.
+// TestRotate_SyncsBeforeRemovingTheOriginal checks the order of operations that protects
+// against a loss of power.
 func TestRotate_SyncsBeforeRemovingTheOriginal(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	var done []string
@@ -479,7 +573,8 @@ func TestRotate_SyncsBeforeRemovingTheOriginal(t *testing.T) {
 	w.requireAll()
 }
 
-// TestRotate_StartedRotationIgnoresCancellation: the context is cancelled between the rename and the creation of the new file.
+// TestRotate_StartedRotationIgnoresCancellation cancels the context between the rename and
+// the creation of the new file.
 func TestRotate_StartedRotationIgnoresCancellation(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -491,6 +586,6 @@ func TestRotate_StartedRotationIgnoresCancellation(t *testing.T) {
 	w.write(10)
 	info, err := os.Stat(w.path)
 	require.NoError(t, err)
-	require.NotZero(t, info.Size(), "the container writes to the new file")
+	require.NotZero(t, info.Size(), "the container must write to the new file")
 	w.requireAll()
 }

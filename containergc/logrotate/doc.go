@@ -2,11 +2,11 @@
 //
 // # What it does
 //
-// A container runtime appends to a log as long as the container runs. Its client must
-// limit the size of the log. Every ten seconds, a [Rotator] checks the size of each log.
-// It renames a log that is too large, makes the runtime write to a new file, and
-// compresses the logs that were rotated before. [Rotator.Rotate] runs one pass,
-// [Rotator.Run] runs passes until its context is done. The baseline is kubelet 1.36.
+// A container runtime appends to a log as long as the container runs. The client of the runtime
+// must limit the size of the log. Every ten seconds, a [Rotator] checks the size of each log. It
+// renames a log that is too large, makes the runtime write to a new file, and compresses the logs
+// that were rotated before. [Rotator.Rotate] runs one pass, [Rotator.Run] runs passes until its
+// context is done. The baseline is kubelet 1.36.
 //
 // The file names are the kubelet's, which log shippers know:
 //
@@ -33,7 +33,7 @@
 //  2. If the runtime fails to reopen the log, the log gets its old name back. This
 //     never replaces a file that the runtime has created meanwhile.
 //  3. There are never more than MaxFiles files of one log, not counting temporary
-//     ones.
+//     files.
 //  4. A full disk prevents compression but not rotation: a rotation first deletes the
 //     oldest files.
 //  5. Compressed files are synced to disk before the originals are deleted. They have the

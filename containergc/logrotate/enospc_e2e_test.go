@@ -14,8 +14,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestE2EFullTmpfs rotates on a disk without a free byte: logs keep being rotated, there
-// are never more files than allowed, and removing the oldest frees space for compression.
+// TestE2EFullTmpfs rotates on a completely full disk. Logs must still be rotated, the number
+// of files must stay within the limit, and the removal of the oldest file must free space for
+// compression.
 func TestE2EFullTmpfs(t *testing.T) {
 	require.Zero(t, os.Geteuid(), "this test mounts a tmpfs: run it as root")
 	root := t.TempDir()
@@ -33,15 +34,15 @@ func TestE2EFullTmpfs(t *testing.T) {
 		w.write(2000)
 		clock.Step(time.Hour)
 		res, err := r.Rotate(t.Context())
-		t.Logf("rotated %d: %v", res.Rotated, err)
+		t.Logf("rotated %d logs: %v", res.Rotated, err)
 		return res
 	}
 	for range 2 {
 		require.Equal(t, 1, rotate().Rotated)
 	}
-	w.write(2000) // what is rotated next
+	w.write(2000) // content for the next rotation
 	fill := filepath.Join(root, "fill")
-	for size := 1 << 20; size > 0; size /= 2 { // to the last byte
+	for size := 1 << 20; size > 0; size /= 2 { // fills the disk completely
 		f, err := os.OpenFile(fill, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		require.NoError(t, err)
 		_, _ = f.WriteString(strings.Repeat("x", size))
@@ -52,7 +53,7 @@ func TestE2EFullTmpfs(t *testing.T) {
 
 	clock.Step(time.Hour)
 	res, err := r.Rotate(t.Context())
-	require.ErrorIs(t, err, syscall.ENOSPC, "nothing can be compressed")
+	require.ErrorIs(t, err, syscall.ENOSPC, "compression must fail on the full disk")
 	require.Equal(t, 1, res.Rotated)
 	names, err := filepath.Glob(w.path + "*")
 	require.NoError(t, err)
@@ -68,6 +69,6 @@ func TestE2EFullTmpfs(t *testing.T) {
 	require.Len(t, names, 4)
 	kept := w.lines()
 	for i, n := range kept {
-		require.Equal(t, w.next-len(kept)+i, n, "an unbroken end of all lines")
+		require.Equal(t, w.next-len(kept)+i, n, "the kept lines must be the last ones, without a gap")
 	}
 }

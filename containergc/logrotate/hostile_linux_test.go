@@ -12,8 +12,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// exchanging calls a function after each check of a file: a container that can write to the
-// folder of its logs may change it at the worst time.
+// exchanging is a filesystem that calls a function after each check of a file. A container
+// that can write to its log directory may change a file at this moment.
 type exchanging struct {
 	files
 	exchange func(name string)
@@ -25,7 +25,7 @@ func (e exchanging) lstat(name string) (fs.FileInfo, error) {
 	return info, err
 }
 
-// One pipe must not stop the rotation of all logs.
+// A pipe must not block the rotation of all logs.
 func TestRotate_FolderBecomesAPipe(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t)
@@ -41,7 +41,8 @@ func TestRotate_FolderBecomesAPipe(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ENOTDIR)
 }
 
-// If the folder is a link to another pod's log folder, none of that pod's logs is renamed.
+// If the directory is a link to another pod's log directory, none of that pod's logs may be
+// renamed.
 func TestRotate_LinkToAnotherPodsLogs(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t)

@@ -1,8 +1,10 @@
 package logrotate_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +30,7 @@ var _ logrotate.Runtime = cri.RuntimeService(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bed is a node whose containers write logs below a temporary folder.
+// bed is a node whose containers write logs below a temporary directory.
 type bed struct {
 	*fakecri.Node
 	t       *testing.T
@@ -96,7 +98,7 @@ func fill(t *testing.T, path string) {
 	require.NoError(t, errors.Join(err, f.Close()))
 }
 
-// beside returns the names in a log's folder.
+// beside returns the names in a log's directory.
 func beside(t *testing.T, path string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -118,7 +120,7 @@ func TestRotate_CompressesAndRemovesTheOldest(t *testing.T) {
 	})
 	var seen [][]string
 	for range 4 {
-		require.NoError(t, os.Chmod(path, 0o666)) // more than an umask leaves
+		require.NoError(t, os.Chmod(path, 0o666)) // permissions that exceed the umask
 		res, err := r.Rotate(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Rotated)
@@ -140,8 +142,8 @@ func TestRotate_CompressesAndRemovesTheOldest(t *testing.T) {
 	require.Equal(t, "ns_pod_uid/app/0.log.20260102-030405", told[0].To)
 	require.Equal(t, path, told[0].Path)
 	require.Greater(t, told[0].SizeBytes, int64(100))
-	require.Equal(t, 1, b.count("ContainerStatus"), "once in the container's life")
-	require.Equal(t, 4, b.count("ListContainers"), "once in a pass")
+	require.Equal(t, 1, b.count("ContainerStatus"), "the status must be requested once per container")
+	require.Equal(t, 4, b.count("ListContainers"), "containers must be listed once per pass")
 }
 
 func TestRotate_SmallLogsAreOnlyChecked(t *testing.T) {
@@ -197,7 +199,7 @@ func TestRotate_FailedReopenRestoresTheName(t *testing.T) {
 	calls := b.count("ReopenContainerLog")
 	_, err = r.Rotate(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, calls, b.count("ReopenContainerLog"), "it backs off")
+	require.Equal(t, calls, b.count("ReopenContainerLog"), "a failed reopening must back off")
 	clock.Step(11 * time.Second)
 	_, err = r.Rotate(t.Context())
 	require.ErrorContains(t, err, "refused")
@@ -209,7 +211,7 @@ func TestRotate_FailedReopenRestoresTheName(t *testing.T) {
 }
 
 func TestRotate_HungReopenTimesOutAndLosesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that only the call that hangs takes time
+	synctest.Test(t, func(t *testing.T) { // in the bubble, only the hanging call takes time
 		b := newBed(t)
 		_, path := b.start("app")
 		require.NoError(t, b.Fail("ReopenContainerLog", fakecri.Fault{Hang: true}))
@@ -223,7 +225,7 @@ func TestRotate_HungReopenTimesOutAndLosesNothing(t *testing.T) {
 func TestRotate_MissingLogIsReopened(t *testing.T) {
 	b := newBed(t)
 	_, path := b.start("app")
-	require.NoError(t, os.Rename(path, path+".20260102-030405")) // by a process that ended then
+	require.NoError(t, os.Rename(path, path+".20260102-030405")) // as a process does that ends after the rename
 	res, err := b.rotator(nil).Rotate(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, res.Rotated)
@@ -308,11 +310,11 @@ func TestRotate_TouchesNothingOutsideAndFollowsNoLinks(t *testing.T) {
 	require.Zero(t, res.Rotated)
 }
 
-// TestRotate_DoesNotCompressALink: a rotated log may be a link to another file.
+// TestRotate_DoesNotCompressALink checks a rotated log that is a link to another file.
 func TestRotate_DoesNotCompressALink(t *testing.T) {
 	b := newBed(t)
 	_, path := b.start("app")
-	secret := filepath.Join(b.root, "secret") // inside of the root, even
+	secret := filepath.Join(b.root, "secret") // the target is inside the root
 	fill(t, secret)
 	require.NoError(t, os.Symlink(secret, path+".20250102-030405"))
 	res, err := b.rotator(nil).Rotate(t.Context())
@@ -332,6 +334,32 @@ func TestRotate_NoLogs(t *testing.T) {
 	fill(t, notFolder)
 	_, err = b.rotator(func(c *logrotate.Config) { c.PodLogs = notFolder }).Rotate(t.Context())
 	require.ErrorContains(t, err, "open pod logs")
+}
+
+func TestRotate_PathThatIsTheFolderOfLogs(t *testing.T) {
+	b := newBed(t)
+	r := b.rotator(func(c *logrotate.Config) {
+		c.Running = func(context.Context) ([]logrotate.Log, error) {
+			return []logrotate.Log{{ContainerID: "c", Path: b.root}}, nil
+		}
+	})
+	res, err := r.Rotate(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, res.Rotated)
+}
+
+func TestRotate_TookCountsTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newBed(t).rotator(func(c *logrotate.Config) {
+			c.Running = func(context.Context) ([]logrotate.Log, error) {
+				time.Sleep(2 * time.Second) // the bubble's time
+				return nil, nil
+			}
+		})
+		res, err := r.Rotate(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Second, res.Took)
+	})
 }
 
 func TestRotate_ManyWorkers(t *testing.T) {
@@ -354,9 +382,9 @@ func TestRun_RotatesEveryTenSecondsUntilCancelled(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 35*time.Second)
 		defer cancel()
 		go func() {
-			time.Sleep(time.Second) // the bubble's
+			time.Sleep(time.Second) // the bubble's time
 			if err := r.Run(ctx); !errors.Is(err, logrotate.ErrRunning) {
-				t.Errorf("second Run: %v", err)
+				t.Errorf("error of the second Run: %v", err)
 			}
 		}()
 		require.NoError(t, r.Run(ctx))
@@ -375,6 +403,32 @@ func TestRun_ContinuesAfterFailures(t *testing.T) {
 		defer cancel()
 		require.NoError(t, b.rotator(nil).Run(ctx))
 		require.Equal(t, 3, b.count("ListContainers"))
+	})
+}
+
+// TestRun_LogsFailures checks that successful and cancelled passes are not logged.
+func TestRun_LogsFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		passes := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		r := newBed(t).rotator(func(c *logrotate.Config) {
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			c.Running = func(ctx context.Context) ([]logrotate.Log, error) {
+				switch passes++; passes {
+				case 1:
+					return nil, errors.New("busy")
+				case 3:
+					cancel()
+					return nil, ctx.Err()
+				}
+				return nil, nil
+			}
+		})
+		require.NoError(t, r.Run(ctx))
+		require.Equal(t, 3, passes)
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+		require.Contains(t, log.String(), `level=ERROR msg="log rotation failed, will retry" err="list running containers: busy"`)
 	})
 }
 

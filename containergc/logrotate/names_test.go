@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // for machines without
+	_ "time/tzdata" // for machines without a time zone database
 
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +16,7 @@ func TestClassify(t *testing.T) {
 		"0.log.20260102-030404", "0.log.20260102-030404.gz", "0.log.20260102-030407.tmp", "0.log.20260102-030407.gz.tmp",
 		"0.log.notes.tmp", "0.log.20260199-030405", "0.log.gz",
 		"0.log.20260102-030409.5", "0.log.20260102-030409,123.gz",
-		"0.log.99991231-235959",
+		"0.log.99991231-235959", "20260102-030405", "20260102-030405.gz",
 	})
 	require.Equal(t, []string{"0.log.20260102-030406.gz", "0.log.20260102-030405", "0.log.20260102-030404.gz"}, a.rotated)
 	slices.Sort(a.leftovers)
@@ -28,8 +28,8 @@ func TestRotatedName_SortsAfterAllOthers(t *testing.T) {
 	newYork, err := time.LoadLocation("America/New_York")
 	require.NoError(t, err)
 	for _, c := range []struct{ name, newest, want string }{
-		{"the first", "", "0.log.20260102-030405"},
-		{"an older one", "0.log.20260102-030404.gz", "0.log.20260102-030405"},
+		{"no rotated file", "", "0.log.20260102-030405"},
+		{"an older file", "0.log.20260102-030404.gz", "0.log.20260102-030405"},
 		{"the same second", "0.log.20260102-030405", "0.log.20260102-030406"},
 		{"the clock was set back", "0.log.20260103-000000.gz", "0.log.20260103-000001"},
 		{"an unreadable name", "0.log.yesterday", "0.log.20260102-030405"},
@@ -45,13 +45,13 @@ func TestRotatedName_SortsAfterAllOthers(t *testing.T) {
 	t.Run("the hour that comes twice in autumn", func(t *testing.T) {
 		second := time.Date(2026, 11, 1, 6, 10, 0, 0, time.UTC).In(newYork)
 		require.Equal(t, "01:10:00 EST", second.Format("15:04:05 MST"))
-		a := siblings{rotated: []string{"0.log.20261101-013000"}} // in the first, 40 minutes before
+		a := siblings{rotated: []string{"0.log.20261101-013000"}} // from the first 01:30 of the day on which the clock is set back, 40 minutes earlier
 		require.Equal(t, "0.log.20261101-013001", rotatedName("0.log", second, a))
 	})
 }
 
-// FuzzClassify: no file is both complete and left over; a left-over file is temporary or has
-// a complete compressed file.
+// FuzzClassify checks that no file is both complete and left over, and that a left-over file
+// is temporary or has a complete compressed file.
 func FuzzClassify(f *testing.F) {
 	f.Add("0.log", "0.log 0.log.20260102-030405 0.log.20260102-030405.gz 0.log.20260102-030405.tmp")
 	f.Add("", ". .. .gz .tmp")

@@ -26,8 +26,8 @@ type rotation struct {
 // run rotates the log and returns its new path. After each step, the files contain every
 // line at least once, and exactly once where that is possible:
 //
-//  1. Leftover files of an interrupted rotation are removed. Other files contain all their
-//     lines.
+//  1. Leftover files of an interrupted rotation are removed. Every line of a leftover file is
+//     also in another file.
 //  2. The oldest files are removed, so that there are at most maxFiles files after the
 //     rotation. This step precedes the next steps because it frees space on a full disk.
 //  3. Rotated files are compressed: the runtime does not write to them any more. If the
@@ -149,7 +149,7 @@ func (r rotation) writeCompressed(ctx context.Context, from, to string, info fs.
 }
 
 // renameAndReopen renames the log and makes the runtime create a new log. It returns the
-// new path of the renamed log, or an empty path if the log has its old name.
+// new path of the renamed log, or an empty path if the log has its old name again.
 func (r rotation) renameAndReopen(ctx context.Context, a siblings) (string, error) {
 	to := r.siblingPath(rotatedName(path.Base(r.log), r.now, a))
 	if _, err := r.lstat(to); !errors.Is(err, fs.ErrNotExist) {

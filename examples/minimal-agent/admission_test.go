@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestAdmission_MovingManifestsAdmitsNoMore moves refused manifests away and back until
-// housekeeping has run a few times.
+// TestAdmission_MovingManifestsAdmitsNoMore repeatedly removes and restores the manifests of
+// rejected pods until housekeeping has run a few times.
 func TestAdmission_MovingManifestsAdmitsNoMore(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
@@ -33,7 +33,7 @@ func TestAdmission_MovingManifestsAdmitsNoMore(t *testing.T) {
 	}
 	for range 10 {
 		move(aside, dir)
-		await(t, "they are refused", func() bool {
+		await(t, "the pods are refused", func() bool {
 			refused := 0
 			for _, p := range a.pods(t) {
 				if p.Status.Reason == "OutOfpods" {
@@ -43,10 +43,10 @@ func TestAdmission_MovingManifestsAdmitsNoMore(t *testing.T) {
 			return refused == moved
 		})
 		move(dir, aside)
-		await(t, "they are gone", func() bool { return len(a.pods(t)) == 2 })
+		await(t, "the refused pods are removed", func() bool { return len(a.pods(t)) == 2 })
 	}
 	require.NoError(t, a.stop())
 	boxes, err := node.ListPodSandbox(t.Context(), &runtimeapi.PodSandboxFilter{})
 	require.NoError(t, err)
-	require.Len(t, boxes, 2, "no other pod was begun")
+	require.Len(t, boxes, 2, "no other pod must start")
 }

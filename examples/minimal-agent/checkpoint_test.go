@@ -22,7 +22,7 @@ func TestBackoff_SurvivesARestartOfTheAgent(t *testing.T) {
 	manifest(t, dir, "a.yaml", podYAML("a", "demo/flaky:1"))
 	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root}
 	next := func(a *running) (at time.Time) {
-		await(t, "a waits for its next start", func() bool {
+		await(t, "a is in CrashLoopBackOff", func() bool {
 			var e api.Explanation
 			code, _ := a.get(t, "/agent/explain/default/a")
 			if code != 200 {
@@ -56,7 +56,7 @@ func TestShutdown_StopsPodsAndTheNextAgentStartsThem(t *testing.T) {
 	manifest(t, dir, "b.yaml", podYAML("b", "demo/web:1")+"  priority: 2000000000\n")
 	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root}
 	first := start(t, append(args, "--shutdown-grace-period", "20s", "--shutdown-grace-period-critical-pods", "10s")...)
-	await(t, "both run", func() bool {
+	await(t, "both pods run", func() bool {
 		return first.phase(t, "a") == corev1.PodRunning && first.phase(t, "b") == corev1.PodRunning
 	})
 	require.NoError(t, first.stop())
@@ -66,10 +66,10 @@ func TestShutdown_StopsPodsAndTheNextAgentStartsThem(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, running)
 	stdout, _ := first.printed()
-	require.Contains(t, stdout, "stopping all pods within 20s; a second signal exits at once and leaves the rest running")
+	require.Contains(t, stdout, "stopping all pods within 20s; a second signal exits at once and leaves the remaining pods running")
 
 	second := start(t, args...)
-	await(t, "both run again", func() bool {
+	await(t, "both pods run again", func() bool {
 		return second.phase(t, "a") == corev1.PodRunning && second.phase(t, "b") == corev1.PodRunning
 	})
 	require.NoError(t, second.stop())
@@ -83,14 +83,14 @@ func TestStart_PrintsAdoptedPods(t *testing.T) {
 	manifest(t, dir, "b.yaml", podYAML("b", "demo/web:1"))
 	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root}
 	first := start(t, args...)
-	await(t, "both run", func() bool {
+	await(t, "both pods run", func() bool {
 		return first.phase(t, "a") == corev1.PodRunning && first.phase(t, "b") == corev1.PodRunning
 	})
 	require.NoError(t, first.stop())
 	require.NoError(t, os.Remove(filepath.Join(dir, "b.yaml")))
 	second := start(t, args...)
-	await(t, "one is adopted", func() bool { return second.status(t).Agent.Adopted == 1 })
-	await(t, "the other goes", func() bool { return second.removed("b") == 1 })
+	await(t, "one pod is adopted", func() bool { return second.status(t).Agent.Adopted == 1 })
+	await(t, "the other pod is removed", func() bool { return second.removed("b") == 1 })
 	require.NoError(t, second.stop())
 	stdout, _ := second.printed()
 	require.Contains(t, stdout[0], "using runtime fakecri")

@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// console prints one line for each change of a pod or the node. Safe for concurrent use.
+// console prints one line for each change of a pod or the node. It is safe for concurrent use.
 type console struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -33,8 +33,11 @@ func (c *console) changed(change status.Change) {
 	c.line(change.Pod.Namespace, change.Pod.Name, phases+details(after))
 }
 
-// removed prints that a pod was removed from the node.
-func (c *console) removed(namespace, name string) { c.line(namespace, name, "removed") }
+// removed prints that a pod was removed from the node. The UID distinguishes the pod from another pod
+// of the same name, which may already run.
+func (c *console) removed(pod *corev1.Pod) {
+	c.line(pod.Namespace, pod.Name, "removed, UID "+string(pod.UID))
+}
 
 func (c *console) line(namespace, name, text string) {
 	c.printf("%s %s/%s %s", time.Now().Format("15:04:05.000"), namespace, name, text)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/eventlog"
 	"github.com/kubeparts/kubeparts/internal/printable"
@@ -49,14 +50,16 @@ func TestConsole_HostileTextForgesNoLine(t *testing.T) {
 		}
 	}
 	for place, show := range map[string]func(*console){
-		"phase":          changed(func(s *corev1.PodStatus) { s.Phase = hostile }),
-		"address":        changed(func(s *corev1.PodStatus) { s.PodIP = hostile }),
-		"reason":         changed(func(s *corev1.PodStatus) { s.Reason = hostile }),
-		"message":        changed(func(s *corev1.PodStatus) { s.Message = hostile }),
-		"container":      changed(ended(hostile, "Error")),
-		"end":            changed(ended("c", hostile)),
-		"wait":           changed(func(s *corev1.PodStatus) { s.InitContainerStatuses = waiting("c", hostile) }),
-		"gone":           func(c *console) { c.removed(hostile, hostile) },
+		"phase":     changed(func(s *corev1.PodStatus) { s.Phase = hostile }),
+		"address":   changed(func(s *corev1.PodStatus) { s.PodIP = hostile }),
+		"reason":    changed(func(s *corev1.PodStatus) { s.Reason = hostile }),
+		"message":   changed(func(s *corev1.PodStatus) { s.Message = hostile }),
+		"container": changed(ended(hostile, "Error")),
+		"end":       changed(ended("c", hostile)),
+		"wait":      changed(func(s *corev1.PodStatus) { s.InitContainerStatuses = waiting("c", hostile) }),
+		"gone": func(c *console) {
+			c.removed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: hostile, UID: hostile}})
+		},
 		"event":          event(func(*corev1.Pod) {}, "Failed", hostile),
 		"event's reason": event(func(*corev1.Pod) {}, hostile, "m"),
 		"event's pod":    event(func(p *corev1.Pod) { p.Name = hostile }, "Failed", "m"),

@@ -59,13 +59,13 @@ func corruptions(before []byte) map[string][]byte {
 	return all
 }
 
-// TestCorruptStateFiles starts the agent on damaged files: on each file alone, and on
-// each kind of damage in all of them. Running pods keep running, completed pods do not start
-// again, and the other files are not affected.
+// TestCorruptStateFiles starts the agent with damaged files: with each single file damaged,
+// and with each kind of damage in all files. Running pods must keep running, completed pods
+// must not start again, and the other files must not change.
 func TestCorruptStateFiles(t *testing.T) {
 	t.Parallel()
 	cfg := machine.DemoNode()
-	cfg.Images, cfg.Registry = nil, cfg.Images // the agent pulls them, and remembers that
+	cfg.Images, cfg.Registry = nil, cfg.Images // the agent pulls the images, and records that
 	node, err := fakecri.New(cfg)
 	require.NoError(t, err)
 	endpoint := serveNode(t, node)
@@ -91,7 +91,7 @@ func TestCorruptStateFiles(t *testing.T) {
 		return ids
 	}
 	first := start(t, args...)
-	await(t, "flaky waits", func() bool { return podOf(first.status(t), "flaky").State == "CrashLoopBackOff" })
+	await(t, "flaky is in CrashLoopBackOff", func() bool { return podOf(first.status(t), "flaky").State == "CrashLoopBackOff" })
 	settled(first)
 	require.NoError(t, first.stop())
 	before, ran := stateFiles(t, root), containers()

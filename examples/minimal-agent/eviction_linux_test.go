@@ -14,9 +14,9 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestEviction_EvictedPodStaysEvictedAfterRestarts starts further agents after an eviction:
-// with the same pressure, without pressure, and with another pod in the place of the evicted one.
-// None of them starts the pod again or changes its status.
+// TestEviction_EvictedPodStaysEvictedAfterRestarts starts more agents after an eviction: with
+// the same pressure, without pressure, and with another pod instead of the evicted pod. None
+// of these agents may start the pod again or change its status.
 func TestEviction_EvictedPodStaysEvictedAfterRestarts(t *testing.T) {
 	t.Parallel()
 	cfg := machine.DemoNode()
@@ -34,10 +34,10 @@ func TestEviction_EvictedPodStaysEvictedAfterRestarts(t *testing.T) {
 
 	manifest(t, dir, "evicted.yaml", podYAML("evicted", "demo/web:1", wholeNode))
 	first := start(t, enough...)
-	await(t, "it runs", func() bool { return status(first).Phase == corev1.PodRunning })
+	await(t, "the pod runs", func() bool { return status(first).Phase == corev1.PodRunning })
 	require.NoError(t, first.stop())
 	second := start(t, short...)
-	await(t, "it is evicted", func() bool { return status(second).Reason == "Evicted" && second.removed("evicted") > 0 })
+	await(t, "the pod is evicted and removed", func() bool { return status(second).Reason == "Evicted" && second.removed("evicted") > 0 })
 	said, err := json.Marshal(status(second))
 	require.NoError(t, err)
 	require.NoError(t, second.stop())
@@ -51,14 +51,14 @@ func TestEviction_EvictedPodStaysEvictedAfterRestarts(t *testing.T) {
 		await(t, name+" runs", func() bool { return next.phase(t, name) == corev1.PodRunning })
 		if i == 1 {
 			manifest(t, dir, "another.yaml", podYAML("another", "demo/web:1", wholeNode+critical))
-			await(t, "another runs", func() bool { return next.phase(t, "another") == corev1.PodRunning })
+			await(t, "the pod another runs", func() bool { return next.phase(t, "another") == corev1.PodRunning })
 		}
 		now, err := json.Marshal(status(next))
 		require.NoError(t, err)
 		require.JSONEq(t, string(said), string(now))
 		require.NoError(t, next.stop())
 	}
-	require.Equal(t, before, madeFor(node, "evicted"), "it was started again")
+	require.Equal(t, before, madeFor(node, "evicted"), "the evicted pod was started again")
 }
 
 // madeFor returns the number of sandboxes and containers that were created for a pod.

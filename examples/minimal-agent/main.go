@@ -15,8 +15,10 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/agent/metrics"
 	cli "github.com/kubeparts/kubeparts/examples/minimal-agent/commands"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/machine"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
@@ -24,7 +26,7 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(30) // the agent allocates little, and memory that it does not use is free for pods
+		debug.SetGCPercent(20) // the agent allocates little, and memory that it does not use is free for pods
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -38,10 +40,12 @@ func main() {
 	}()
 	p := cli.Program{
 		Name: "minimal-agent", Version: version(),
-		Stdout: os.Stdout, Stderr: os.Stderr, Clock: clock.RealClock{}, Getenv: os.Getenv,
-		Terminal: func() (int, int, bool) { return terminalSize(os.Stdout) },
-		Run:      func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout, os.Stderr) },
-		RunFlags: settings.Flags,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Clock: clock.RealClock{}, Getenv: os.Getenv,
+		Terminal:    func() (int, int, bool) { return terminalSize(os.Stdout) },
+		RawTerminal: func() (func(), error) { return rawTerminal(os.Stdin) },
+		Resized:     resizes,
+		Run:         func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout, os.Stderr) },
+		RunFlags:    settings.Flags,
 		Dump: func(args []string) ([]byte, error) {
 			text, err := settings.Dump(args)
 			if err != nil {
@@ -64,22 +68,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	for _, note := range o.Notes {
 		out.printf("%s: %v", o.ConfigFile, note)
 	}
-	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	level := new(slog.LevelVar) // clients may change it at /debug/flags/v
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 
-	counts, err := newExporter(logger)
+	counts, err := metrics.NewPages(log)
 	if err != nil {
 		return err
 	}
-	m, err := machine.Open(ctx, o, machine.Dependencies{Print: out.printf, DialOptions: counts.dialOptions(), Logger: logger})
+	m, err := machine.Open(ctx, o, machine.Dependencies{Print: out.printf, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(counts.CallObserver())}, Logger: log})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil // the user stopped the program before it was connected
+		return nil // the user stopped the program before it was connected to the runtime
 	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 
-	p, err := newProgram(o, m, counts, out, logger)
+	p, err := newProgram(o, m, counts, out, logger{log, level})
 	if err != nil {
 		return err
 	}

@@ -101,6 +101,10 @@ func TestMetrics_CountEveryManager(t *testing.T) {
 	a.shows(t, `kubelet_terminated_containers_total{container_type="container",exit_code="0",reason="Completed"}`)
 
 	require.Equal(t, "0", a.metric(t, "/metrics/resource", "resource_scrape_error"))
+	require.Equal(t, "0", a.metric(t, "/metrics/cadvisor", "container_scrape_error"))
+	// The containers of the simulated runtime have no cgroups on this machine.
+	_, page := a.get(t, "/metrics/cadvisor")
+	require.Regexp(t, `(?m)^container_memory_working_set_bytes\{container="",id="/",.*\} [1-9]`, page)
 	err = a.stop()
 	_, stderr := a.printed()
 	require.NoError(t, err, stderr)
@@ -120,9 +124,9 @@ func TestMetrics_SeriesOfProbesAreDeletedWithTheirPod(t *testing.T) {
 	await(t, "a is probed", func() bool { return probes() > 0 })
 	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
 	await(t, "a is gone", func() bool { return a.removed("a") == 1 })
-	await(t, "nothing is told of it", func() bool { return probes() == 0 })
-	// The series of OOM kills is deleted with the pod's containers, a little later.
-	await(t, "no metric has it", func() bool {
+	await(t, "/metrics/probes has no series of a", func() bool { return probes() == 0 })
+	// The series of OOM kills is deleted shortly after the pod's containers.
+	await(t, "/metrics has no series of the pod", func() bool {
 		_, body := a.get(t, "/metrics")
 		return !strings.Contains(body, `pod="a-node1"`)
 	})

@@ -10,7 +10,7 @@ import (
 func TestEmbeddedRuntime_HasItsOwnDisk(t *testing.T) {
 	t.Parallel()
 	r := start(t, "--eviction-hard", "nodefs.available<100Pi") // more than any machine has, including the simulated one
-	await(t, "pressure", func() bool {
+	await(t, "the node reports pressure", func() bool {
 		lines, _ := r.printed()
 		for _, l := range lines {
 			if len(l) > 13 && l[13:] == "node node1 is under pressure: [DiskPressure]" {
@@ -19,7 +19,7 @@ func TestEmbeddedRuntime_HasItsOwnDisk(t *testing.T) {
 		}
 		return false
 	})
-	await(t, "health", func() bool { // the first check queries the runtime
+	await(t, "the agent is healthy", func() bool { // the first check queries the runtime
 		code, _ := r.get(t, "/healthz")
 		return code == http.StatusOK
 	})

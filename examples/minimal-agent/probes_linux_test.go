@@ -90,14 +90,14 @@ func TestProbes_UpdateStatusesAndRestartContainers(t *testing.T) {
 	}
 	require.NoError(t, node.SetHealthy("default/a-node1/web", false))
 	await(t, "web is not ready", func() bool { return !a.container(t, "web").Ready })
-	await(t, "web is restarted, and ready", func() bool { return a.container(t, "web").RestartCount == 1 && a.ready(t) })
+	await(t, "web is restarted and ready", func() bool { return a.container(t, "web").RestartCount == 1 && a.ready(t) })
 	require.Zero(t, a.container(t, "rpc").RestartCount)
 	stdout, _ := a.printed()
 	require.Contains(t, strings.Join(stdout, "\n"),
 		"default/a-node1 Unhealthy spec.containers{cmd}: Readiness probe failed: out err")
 
-	// Readiness probes continue until the containers have ended. The container plain
-	// takes some time to become ready.
+	// Readiness probes continue until the containers have exited. The container plain needs
+	// some time to become ready.
 	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
 	await(t, "a is gone", func() bool { return a.removed("a") == 1 })
 	require.NoError(t, a.stop())
@@ -124,38 +124,38 @@ func TestRestart_ChangesNoStatus(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "statuses", "gone.json"), []byte(gone), 0o600))
 
 	second := start(t, args...)
-	await(t, "the broken file is named", func() bool {
+	await(t, "a message names the broken file", func() bool {
 		_, stderr := second.printed()
 		return strings.Contains(stderr, "broken.json")
 	})
 	want, err := json.Marshal(before.Status)
 	require.NoError(t, err)
-	ready := func() bool { // otherwise the readiness is unchanged
+	ready := func() bool { // until the pod is ready, its status must equal the stored status
 		now, shown := second.pods(t)["a-node1"]
 		if !shown || condition(&now, corev1.PodReady) == corev1.ConditionTrue {
-			return shown // or the agent has not read the manifest yet
+			return shown // false until the agent has read the manifest
 		}
 		got, err := json.Marshal(now.Status)
 		require.NoError(t, err)
 		require.JSONEq(t, string(want), string(got))
 		return false
 	}
-	await(t, "what is left of a pod that is gone is removed", func() bool {
+	await(t, "the stored status of a pod that no longer exists is removed", func() bool {
 		require.False(t, ready())
 		_, err := os.Stat(filepath.Join(root, "statuses", "gone.json"))
 		return os.IsNotExist(err)
 	})
 	require.NoError(t, node.SetHealthy("default/a-node1/cmd", true))
-	await(t, "a is ready, which is news", ready)
+	await(t, "the stored status of a is ready", ready)
 	manifest(t, dir, "a.yaml", podYAML("b", "demo/web:1"))
-	await(t, "nothing is left of it", func() bool {
+	await(t, "a and its stored status are removed", func() bool {
 		_, err := os.Stat(saved)
 		return second.removed("a") == 1 && os.IsNotExist(err)
 	})
 	require.NoError(t, second.stop())
 }
 
-// A newer agent may support a pod that an earlier agent has refused.
+// A newer agent may support a pod that an earlier agent has rejected.
 func TestRestart_PodRefusedByAnEarlierAgentMayRun(t *testing.T) {
 	t.Parallel()
 	_, endpoint := serveRuntime(t)

@@ -12,8 +12,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubeparts/kubeparts/agent"
+	"github.com/kubeparts/kubeparts/agent/host"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/eventlog"
+	"github.com/kubeparts/kubeparts/agent/metrics"
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/machine"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
@@ -24,9 +26,11 @@ import (
 type program struct {
 	opts    settings.Settings
 	machine *machine.Machine
+	host    *host.Host
 	log     *slog.Logger
+	level   *slog.LevelVar // of log
 	console *console
-	metrics *exporter
+	metrics *metrics.Pages
 	events  *eventlog.Log
 
 	manifests manifests
@@ -36,11 +40,17 @@ type program struct {
 	adopted   atomic.Int64 // number of pods that were running before this agent started
 }
 
+// logger is a logger with its level.
+type logger struct {
+	*slog.Logger
+	level *slog.LevelVar
+}
+
 // newProgram creates all parts of the program. It starts none of them.
-func newProgram(o settings.Settings, m *machine.Machine, counts *exporter, c *console, log *slog.Logger) (*program, error) {
-	p := &program{opts: o, machine: m, log: log, console: c, metrics: counts, events: eventlog.New(eventlog.Config{}), started: time.Now()}
+func newProgram(o settings.Settings, m *machine.Machine, counts *metrics.Pages, c *console, log logger) (*program, error) {
+	p := &program{opts: o, machine: m, log: log.Logger, level: log.level, console: c, metrics: counts, events: eventlog.New(eventlog.Config{}), started: time.Now()}
 	var err error
-	if p.manifests, err = newManifests(o, m.RootDir, log); err != nil {
+	if p.manifests, err = newManifests(o, m.RootDir, log.Logger); err != nil {
 		return nil, err
 	}
 	cfg, err := p.agentConfig()
@@ -58,10 +68,11 @@ func newProgram(o settings.Settings, m *machine.Machine, counts *exporter, c *co
 // agentConfig returns the configuration of the engine for the settings.
 func (p *program) agentConfig() (agent.Config, error) {
 	o, policies := p.opts, p.opts.Policy
-	host, err := p.machine.Host()
+	var err error
+	p.host, err = p.machine.Host()
 	return agent.Config{
 		Name: o.AgentName, NodeName: o.NodeName, Version: version(),
-		Runtime: p.machine.Runtime, Lister: p.machine.Runtime.Lister(), Host: host, TakeOver: o.TakeOver,
+		Runtime: p.machine.Runtime, Lister: p.machine.Runtime.Lister(), Host: p.host, TakeOver: o.TakeOver,
 		Root: p.machine.RootDir, PodLogs: p.machine.PodLogs, ContainerLogs: p.machine.ContainerLogs,
 		Sources: p.manifests.sources(), Cluster: agent.Cluster{Objects: p.manifests.objects},
 		// All pods are static here. If static pods were critical, as in the kubelet, no pod
@@ -81,19 +92,15 @@ func (p *program) agentConfig() (agent.Config, error) {
 // run runs the program until ctx is done or a part of it fails. It returns the errors of all parts
 // when every part has ended.
 func (p *program) run(ctx context.Context) error {
-	listener, err := p.server.Listen(ctx, p.opts.Listen)
+	parts, err := p.listen(ctx)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return err
 	}
-	p.console.printf("listening on %s", p.opts.Access.URL(listener.Addr()))
+	parts = append(parts, p.agent.Run, p.syncObjects, p.showNode)
 
 	// The parts keep running while shutdown stops the pods.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	parts := []func(context.Context) error{
-		func(ctx context.Context) error { return p.server.Run(ctx, listener) },
-		p.agent.Run, p.syncObjects, p.showNode,
-	}
 	ended := make(chan error, len(parts))
 	for _, part := range parts {
 		go func() { ended <- part(working) }()
@@ -132,15 +139,13 @@ func (p *program) shutdown(ctx context.Context, stop func()) error {
 	flag := "--stop-pods"
 	switch shutdown := p.opts.Policy.Shutdown; {
 	case p.opts.StopPods:
-		p.console.printf("stopping all pods; a second signal exits at once and leaves the rest running")
+		p.console.printf("stopping all pods; a second signal exits at once and leaves the remaining pods running")
 	case shutdown.Total() > 0:
 		how, flag = shutdown, "--shutdown-grace-period"
-		p.console.printf("stopping all pods within %v; a second signal exits at once and leaves the rest running", how.Total())
+		p.console.printf("stopping all pods within %v; a second signal exits at once and leaves the remaining pods running", how.Total())
 	default:
 		return nil
 	}
-	p.metrics.ShutdownStarted()
-	defer p.metrics.ShutdownEnded()
 	limit := p.gracePeriod(how) + stopMargin
 	late := time.AfterFunc(limit, stop)
 	// If StopPods used ctx, a done ctx would cancel the shutdown, and pods would start again.
@@ -155,8 +160,8 @@ func (p *program) shutdown(ctx context.Context, stop func()) error {
 	}
 }
 
-// gracePeriod returns how long the pods may take to end: the total of how if it is set, otherwise
-// the longest grace period of a pod.
+// gracePeriod returns how long the pods may take to end: the total time of how if it is set,
+// otherwise the longest grace period of a pod.
 func (p *program) gracePeriod(how podworker.ShutdownConfig) time.Duration {
 	if how.Total() > 0 {
 		return how.Total()

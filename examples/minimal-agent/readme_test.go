@@ -47,7 +47,7 @@ func TestREADME_ListsFilesAndFlags(t *testing.T) {
 		if !strings.HasSuffix(m[1], ".go") && !strings.HasSuffix(m[1], "/") {
 			continue
 		}
-		require.False(t, named[m[1]], "%s is there twice", m[1])
+		require.False(t, named[m[1]], "duplicate entry %s", m[1])
 		named[m[1]] = true
 		found := false
 		for f := range missing {
@@ -56,7 +56,7 @@ func TestREADME_ListsFilesAndFlags(t *testing.T) {
 				delete(missing, f)
 			}
 		}
-		require.True(t, found, "there is no %s", m[1])
+		require.True(t, found, "%s does not exist", m[1])
 	}
-	require.Empty(t, missing, "what are they for?")
+	require.Empty(t, missing, "the README does not describe these")
 }

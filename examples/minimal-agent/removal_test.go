@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestRemoval_RefusedByTheRuntime: the agent was restarted, so no worker releases the
-// pod's resources.
+// TestRemoval_RefusedByTheRuntime checks the removal after a restart of the agent, when no
+// worker releases the pod's resources.
 func TestRemoval_RefusedByTheRuntime(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
@@ -38,19 +38,20 @@ func TestRemoval_RefusedByTheRuntime(t *testing.T) {
 		_, stderr := second.printed()
 		return strings.Count(stderr, text)
 	}
-	await(t, "the failure is told", func() bool { return told("could not remove the data of an ended pod") == 1 })
+	await(t, "the agent logs the failed removal once", func() bool { return told("could not remove the data of an ended pod") == 1 })
 	require.Zero(t, second.removed("a"))
 	require.True(t, isThere(folder))
 
 	node.ClearFaults("")
 	await(t, "a is gone", func() bool { return second.removed("a") == 1 && !isThere(folder) })
-	await(t, "that is told", func() bool { return told("removed the data of an ended pod after failed attempts") == 1 })
+	await(t, "the agent logs the successful removal once", func() bool { return told("removed the data of an ended pod after failed attempts") == 1 })
 	require.NoError(t, second.stop())
 	require.Equal(t, 1, told("could not remove the data of an ended pod"))
 }
 
-// TestRemoval_PodThatNeverStartedLeavesNoFiles: the pod never existed in the runtime. When
-// its manifest is deleted, the agent must remove its files. The manifest is created twice.
+// TestRemoval_PodThatNeverStartedLeavesNoFiles checks a pod that never existed in the
+// runtime. When its manifest is deleted, the agent must remove its files. The manifest is
+// created twice.
 func TestRemoval_PodThatNeverStartedLeavesNoFiles(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
@@ -64,9 +65,9 @@ func TestRemoval_PodThatNeverStartedLeavesNoFiles(t *testing.T) {
 	}
 	for range 2 {
 		manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
-		await(t, "it has a folder for its logs", func() bool { return len(logs()) == 1 })
+		await(t, "the pod has a log folder", func() bool { return len(logs()) == 1 })
 		require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
-		await(t, "the folder is gone", func() bool { return len(logs()) == 0 })
+		await(t, "the log folder is removed", func() bool { return len(logs()) == 0 })
 	}
 	require.NoError(t, a.stop())
 }

@@ -47,7 +47,7 @@ func serveNode(t *testing.T, n *fakecri.Node) string {
 	return "unix://" + listener.Addr().String()
 }
 
-// podYAML is a manifest of one container, with more lines for the container.
+// podYAML returns a manifest with one container, with more lines for the container.
 func podYAML(name, image string, more ...string) string {
 	text := strings.NewReplacer("NAME", name, "demo/web:1", image).Replace(podManifest)
 	return text + strings.Join(more, "")
@@ -60,7 +60,7 @@ func (r *running) phase(t *testing.T, name string) corev1.PodPhase {
 
 func (r *running) removed(name string) int {
 	stdout, _ := r.printed()
-	return strings.Count(strings.Join(stdout, "\n"), "default/"+name+"-node1 removed")
+	return strings.Count(strings.Join(stdout, "\n"), "default/"+name+"-node1 removed, UID ")
 }
 
 func TestRemoval_HangDelaysNoOtherPod(t *testing.T) {
@@ -81,10 +81,10 @@ func TestRemoval_HangDelaysNoOtherPod(t *testing.T) {
 	code, body := a.get(t, "/healthz")
 	require.Equal(t, http.StatusOK, code, body)
 
-	// The pod is defined again while its earlier instance is being removed, and must not
-	// lose its new log folder.
+	// The pod is defined again while its earlier instance is being removed. The new log
+	// directory must not be removed.
 	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
-	await(t, "a is desired again, and waits", func() bool {
+	await(t, "a is desired again and waits", func() bool {
 		pod, desired := a.pods(t)["a-node1"]
 		return desired && pod.Status.ContainerStatuses[0].State.Terminated != nil // the status of the earlier instance
 	})
@@ -110,11 +110,11 @@ func TestHealth_FailsWhileTheRuntimeHangs(t *testing.T) {
 			return code == want && (want == http.StatusOK || strings.Contains(body, "runtime failed: no answer within 3s"))
 		}
 	}
-	await(t, "healthy", health(http.StatusOK))
+	await(t, "/healthz responds 200", health(http.StatusOK))
 	require.NoError(t, node.Fail("", fakecri.Fault{Hang: true}))
-	await(t, "not healthy", health(http.StatusInternalServerError))
+	await(t, "/healthz responds 500", health(http.StatusInternalServerError))
 	node.ClearFaults("")
-	await(t, "healthy again", health(http.StatusOK))
+	await(t, "/healthz responds 200 again", health(http.StatusOK))
 	require.NoError(t, a.stop())
 }
 
@@ -128,7 +128,7 @@ func TestLivez_AnswersWhileTheRuntimeHangsAtTheStart(t *testing.T) {
 	begin := time.Now()
 	code, body := a.get(t, "/livez")
 	require.Equal(t, http.StatusOK, code, body)
-	require.Less(t, time.Since(begin), time.Minute, "it must not wait for the runtime")
+	require.Less(t, time.Since(begin), time.Minute, "the start must not wait for the runtime")
 	node.ClearFaults("")
 	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
 }
@@ -178,7 +178,7 @@ func TestStopPods_IncludesPodsOfAnEarlierAgent(t *testing.T) {
 
 	require.NoError(t, os.RemoveAll(dir))
 	second := start(t, append(args, "--stop-pods")...)
-	await(t, "the folder is missed: it does not know what is desired", func() bool {
+	await(t, "/healthz reports that the manifest folder cannot be read", func() bool {
 		_, body := second.get(t, "/healthz")
 		return strings.Contains(body, "folder cannot be read")
 	})
@@ -202,7 +202,7 @@ func TestPod_EditedWithoutAnAgentWaitsForItsPredecessor(t *testing.T) {
 	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
 	second := start(t, args...)
 	most := 0
-	await(t, "the new a runs and the old one is gone", func() bool {
+	await(t, "the new pod a runs and the old pod a is removed", func() bool {
 		running, err := node.ListContainers(t.Context(), &runtimeapi.ContainerFilter{
 			State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 		})
@@ -211,14 +211,14 @@ func TestPod_EditedWithoutAnAgentWaitsForItsPredecessor(t *testing.T) {
 		now := second.pods(t)["a-node1"]
 		return now.UID != before && now.Status.Phase == "Running" && second.removed("a") == 1
 	})
-	require.Equal(t, 1, most, "two of one name ran at once")
+	require.Equal(t, 1, most, "two pods of the same name ran at the same time")
 }
 
 func TestPods_KeepRunningWithoutTheManifestFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "later")
 	a := start(t, "--manifests", dir)
-	await(t, "the folder is missed", func() bool {
+	await(t, "/healthz fails because of the missing manifest folder", func() bool {
 		code, body := a.get(t, "/healthz")
 		return code == http.StatusInternalServerError && strings.Contains(body, dir)
 	})
@@ -227,7 +227,7 @@ func TestPods_KeepRunningWithoutTheManifestFolder(t *testing.T) {
 	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
 
 	require.NoError(t, os.RemoveAll(dir))
-	await(t, "the folder is missed again", func() bool {
+	await(t, "/healthz?verbose reports that the manifest folder cannot be read", func() bool {
 		_, body := a.get(t, "/healthz?verbose")
 		return strings.Contains(body, "folder cannot be read")
 	})
@@ -251,7 +251,7 @@ func TestPod_RefusedEditChangesNothing(t *testing.T) {
 		return strings.Contains(text, "the change of its spec was not admitted") && strings.Contains(text, "UnsupportedFields")
 	})
 	manifest(t, dir, "a.yaml", good)
-	await(t, "nothing is left to explain", func() bool {
+	await(t, "the explanation no longer mentions the refused change", func() bool {
 		_, text := a.get(t, "/agent/explain/default/a?output=text")
 		return !strings.Contains(text, "its change")
 	})
@@ -280,7 +280,7 @@ func TestPod_DefinedAgainWhileTerminatingStartsAgain(t *testing.T) {
 				return len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].State.Running != nil &&
 					s.ContainerStatuses[0].ContainerID != first.Status.ContainerStatuses[0].ContainerID
 			})
-			require.Zero(t, a.pods(t)["a-node1"].Status.ContainerStatuses[0].RestartCount, "it is a new life")
+			require.Zero(t, a.pods(t)["a-node1"].Status.ContainerStatuses[0].RestartCount, "the new pod must start with restart count 0")
 			require.Equal(t, 1, a.removed("a"))
 			require.NoError(t, a.stop())
 		})
@@ -323,8 +323,8 @@ func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStat
 	return ""
 }
 
-// A resize back to the previous size must be carried out, although the status from before
-// the first resize already has that size.
+// A resize back to the previous size must be executed, although the status from before the
+// first resize already has that size.
 func TestResize_BackToThePreviousSize(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
@@ -358,7 +358,7 @@ spec: {containers: [{name: web, image: "demo/web:1", resources: {requests: {memo
 }
 
 // Pods of the embedded runtime have addresses in a network in memory, where their programs
-// answer probes and hooks. The host's network is not used.
+// respond to probes and hooks. The host's network is not used.
 func TestEmbeddedRuntime_AnswersProbesAndHooks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -393,11 +393,11 @@ spec:
 	await(t, "a is gone", func() bool { return a.removed("a") == 1 })
 	require.NoError(t, a.stop())
 	stdout, stderr := a.printed()
-	require.NotContains(t, strings.Join(append(stdout, stderr), "\n"), "Failed", "no hook and no probe failed")
+	require.NotContains(t, strings.Join(append(stdout, stderr), "\n"), "Failed", "no hook and no probe may fail")
 }
 
-// TestContainer_CannotStart: the agent retries the start of a container in later syncs,
-// not at once. It replaces the container when the runtime has lost it.
+// TestContainer_CannotStart checks that the agent retries the start of a container in later
+// syncs, not at once, and replaces the container if the runtime has lost it.
 func TestContainer_CannotStart(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
@@ -410,10 +410,10 @@ func TestContainer_CannotStart(t *testing.T) {
 		stdout, _ := a.printed()
 		return strings.Count(strings.Join(stdout, "\n"), "Error: not now")
 	}
-	await(t, "its start has failed", func() bool { return failed() > 0 })
+	await(t, "the start of the container has failed", func() bool { return failed() > 0 })
 	manifest(t, dir, "b.yaml", podYAML("b", "demo/hungry:1", "  restartPolicy: Never\n"))
-	await(t, "b has run for its two seconds", func() bool { return a.phase(t, "b") == corev1.PodFailed })
-	require.Less(t, failed(), 20, "a start is tried again when something has changed, and then every 3 s")
+	await(t, "b has failed after its two seconds", func() bool { return a.phase(t, "b") == corev1.PodFailed })
+	require.Less(t, failed(), 20, "a start must be retried only after a change, and then every 3 s")
 	created, err := node.ListContainers(t.Context(), &runtimeapi.ContainerFilter{
 		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_CREATED},
 	})

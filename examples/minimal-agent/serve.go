@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
+	"github.com/kubeparts/kubeparts/agent/metrics"
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/page"
 	"github.com/kubeparts/kubeparts/status"
@@ -30,20 +32,63 @@ func (p *program) serverConfig() kubeletapi.Config {
 		Problems: p.problems,
 		Checks:   []kubeletapi.Check{{Name: "manifests", Run: p.sourcesError, Notes: p.problemNotes}},
 		Configz:  p.configz,
-		Metrics:  p.metrics.page(p.metrics.registry), ProbeMetrics: p.metrics.page(p.metrics.probes),
+		Metrics:  p.metrics.Main(), ProbeMetrics: p.metrics.Probes(),
 		ResourceMetrics: p.metrics.Resource(p.agent.Summary),
 		Page:            page.Handler(),
+		SLIMetrics:      p.metrics.Health(),
 		Pprof:           p.opts.EnableProfilingHandler && p.opts.EnableDebuggingHandlers,
+		NoDebugging:     !p.opts.EnableDebuggingHandlers,
+		Flags:           p.flags,
+		Observer:        kubeletapi.Observer{Request: p.metrics.Request, Checked: p.metrics.Checked},
 		Access:          p.opts.Access,
 		Logger:          p.log,
 	}
+	if p.host.Cgroups != nil { // nil on operating systems without cgroups
+		cfg.CadvisorMetrics = p.metrics.Cadvisor(metrics.CadvisorSource{Usage: p.host.Cgroups, Pods: p.agent.Pods, Node: p.agent.Node})
+	}
 	if p.opts.EnableDebuggingHandlers {
 		cfg.PodLogs = p.machine.PodLogs
-		if p.opts.Access.TokenFile != "" { // without a token, all users of this machine could run commands in containers
-			cfg.Streams = p.machine.Runtime
+		if p.opts.Access.Authenticates() { // otherwise, all users of this machine could run commands in containers and restart pods
+			cfg.Streams, cfg.Operations = p.machine.Runtime, p.agent
+			cfg.WebSocketStream = p.metrics.WebSocketStream
+			p.serveDebugging(&cfg)
 		}
 	}
 	return cfg
+}
+
+// listen opens the listeners of the HTTP server. For each listener it returns a function that
+// serves the listener.
+func (p *program) listen(ctx context.Context) (serve []func(context.Context) error, err error) {
+	listener, err := p.server.Listen(ctx, p.opts.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	opened := []net.Listener{listener}
+	serve = append(serve, func(ctx context.Context) error { return p.server.Run(ctx, listener) })
+	p.console.printf("listening on %s", p.opts.Access.URL(listener.Addr()))
+	for _, more := range []struct {
+		flag, address, serves string
+		run                   func(context.Context, net.Listener) error
+	}{
+		{"--healthz-port", p.opts.HealthListen, "health checks", p.server.RunHealth},
+		{"--read-only-port", p.opts.ReadOnlyListen, "health, pods, statistics and metrics to everybody", p.server.RunReadOnly},
+	} {
+		if more.address == "" {
+			continue
+		}
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", more.address)
+		if err != nil {
+			for _, l := range opened {
+				err = errors.Join(err, l.Close())
+			}
+			return nil, fmt.Errorf("%s: %w", more.flag, err)
+		}
+		opened = append(opened, listener)
+		serve = append(serve, func(ctx context.Context) error { return more.run(ctx, listener) })
+		p.console.printf("serving %s on http://%s", more.serves, listener.Addr())
+	}
+	return serve, nil
 }
 
 // configz returns the configuration in use, in the kubelet's format. Values that may be secret are
@@ -146,7 +191,7 @@ func (p *program) podMoved(m agent.Move) {
 		p.console.line(m.Pod.Namespace, m.Pod.Name, "adopted: the pod ran before this agent started")
 	case m.Pod.Name == "": // the agent only removed files of an earlier agent's pod
 	case m.From == agent.Ended: // the pod is removed, or will start again
-		p.console.removed(m.Pod.Namespace, m.Pod.Name)
+		p.console.removed(m.Pod)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestStatus_ShowsTheWholeAgent(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	await(t, "the flaky pod backs off", func() bool { return podOf(a.status(t), "flaky").State == "CrashLoopBackOff" })
-	await(t, "the node was looked at", func() bool { return len(a.status(t).Signals) > 0 })
+	await(t, "the agent has measured the eviction signals", func() bool { return len(a.status(t).Signals) > 0 })
 	s := a.status(t)
 	require.Equal(t, "minimal-agent", s.Agent.Name)
 	require.Equal(t, "fakecri", s.Runtime.Name)
@@ -102,7 +102,7 @@ func TestSummaryAndRunningPods_HaveTheKubeletsFormat(t *testing.T) {
 	}
 }
 
-// figuresOf returns the figures of a pod that runs.
+// figuresOf returns the figures of a running pod.
 func figuresOf(t *testing.T, summary statsapi.Summary, name string) statsapi.PodStats {
 	t.Helper()
 	for _, p := range summary.Pods {
@@ -111,7 +111,7 @@ func figuresOf(t *testing.T, summary statsapi.Summary, name string) statsapi.Pod
 			return p
 		}
 	}
-	require.Fail(t, "no such pod in the summary", name)
+	require.Fail(t, "the pod is missing in the summary", name)
 	return statsapi.PodStats{}
 }
 
@@ -138,8 +138,8 @@ func TestEvents_CanBeListedAndFollowed(t *testing.T) {
 	}
 	require.NoError(t, lines.Err())
 	_, body := a.get(t, "/agent/events")
-	require.Contains(t, body, `"reason":"Started"`, "normal events, too")
-	require.NoError(t, a.stop(), "a stream holds up nobody")
+	require.Contains(t, body, `"reason":"Started"`, "normal events must be recorded, too")
+	require.NoError(t, a.stop(), "an open stream must not delay the stop")
 }
 
 func TestExplain_ReturnsReasonsAndNextSteps(t *testing.T) {
@@ -219,7 +219,7 @@ func TestLogs_FollowEndsWithTheAgentAndWithThePod(t *testing.T) {
 	manifest(t, dir, "a.yaml", strings.ReplaceAll(podManifest, "NAME", "a"))
 	manifest(t, dir, "b.yaml", strings.ReplaceAll(podManifest, "NAME", "b"))
 	a := start(t, "--manifests", dir)
-	await(t, "both run", func() bool { return a.phase(t, "a") == corev1.PodRunning && a.phase(t, "b") == corev1.PodRunning })
+	await(t, "both pods run", func() bool { return a.phase(t, "a") == corev1.PodRunning && a.phase(t, "b") == corev1.PodRunning })
 	follow := func(name string) (wait func() error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/containerLogs/default/"+name+"-node1/app?follow=true", nil)
 		require.NoError(t, err)
@@ -235,7 +235,7 @@ func TestLogs_FollowEndsWithTheAgentAndWithThePod(t *testing.T) {
 	}
 	first, second := follow("a"), follow("b")
 	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
-	require.NoError(t, first(), "the pod has ended")
+	require.NoError(t, first(), "the stream must end when the pod has terminated")
 	began := time.Now()
 	require.NoError(t, a.stop())
 	require.Less(t, time.Since(began), 5*time.Second)
@@ -251,9 +251,9 @@ func TestStatus_ShowsATerminatingPodUntilItIsRemoved(t *testing.T) {
 	await(t, "a runs", func() bool { return a.phase(t, "a") == corev1.PodRunning })
 	require.NoError(t, node.Fail("StopContainer", fakecri.Fault{Hang: true}))
 	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
-	await(t, "a ends", func() bool { return podOf(a.status(t), "a").State == "Terminating" })
+	await(t, "a is terminating", func() bool { return podOf(a.status(t), "a").State == "Terminating" })
 	var e api.Explanation
-	await(t, "it is told until when", func() bool {
+	await(t, "the explanation has the next two events and their times", func() bool {
 		a.json(t, "/agent/explain/default/a", &e)
 		return len(e.Next) == 2
 	})
@@ -273,14 +273,14 @@ func TestExplain_NamesAnInvalidManifest(t *testing.T) {
 	manifest(t, dir, "big.yaml", podYAML("big", "demo/web:1")+"    resources: {requests: {cpu: 1000}}\n")
 	a := start(t, "--manifests", dir)
 	var e api.Explanation
-	await(t, "the problem is known", func() bool { code, _ := a.get(t, "/agent/explain/default/bad"); return code == http.StatusOK })
+	await(t, "the page explains the problem", func() bool { code, _ := a.get(t, "/agent/explain/default/bad"); return code == http.StatusOK })
 	for _, other := range []string{"ba", "a", "yaml", "tmp", "colour", "unknown"} { // these words are in the text of the page
 		code, body := a.get(t, "/agent/explain/default/"+other)
 		require.Equal(t, http.StatusNotFound, code, "%s: %s", other, body)
 	}
 	a.json(t, "/agent/explain/default/bad", &e)
 	require.Contains(t, e.Why[0], "colour")
-	await(t, "the other is refused", func() bool { return podOf(a.status(t), "big").State == "OutOfcpu" })
+	await(t, "the pod big is refused", func() bool { return podOf(a.status(t), "big").State == "OutOfcpu" })
 	a.json(t, "/agent/explain/default/big", &e)
 	require.Contains(t, e.Why[0], "it was not admitted: OutOfcpu")
 	require.NotEmpty(t, a.status(t).Problems)
@@ -291,7 +291,7 @@ func TestExplain_NamesASecondManifestOfThePod(t *testing.T) {
 	dir := t.TempDir()
 	manifest(t, dir, "a.yaml", podYAML("web", "demo/web:1"))
 	manifest(t, dir, "b.yaml", podYAML("web", "demo/web:2"))
-	manifest(t, dir, "c.yaml", podYAML("db", "demo/db:1")+"    volumeMounts: [{name: web, mountPath: /d}]\n") // no such volume
+	manifest(t, dir, "c.yaml", podYAML("db", "demo/db:1")+"    volumeMounts: [{name: web, mountPath: /d}]\n") // the pod refers to a missing volume
 	a := start(t, "--manifests", dir)
 	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
 	var e api.Explanation

@@ -18,7 +18,7 @@ func TestServer_EndpointsShareAnswersOfTheRuntime(t *testing.T) {
 	dir := t.TempDir()
 	manifest(t, dir, "web.yaml", podYAML("web", "demo/web:1"))
 	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir())
-	await(t, "the pods to have figures", func() bool { return podOf(a.status(t), "web").Usage != nil })
+	await(t, "the status of web has its usage", func() bool { return podOf(a.status(t), "web").Usage != nil })
 	calls := func() int {
 		_, metrics := a.get(t, "/metrics")
 		m := regexp.MustCompile(`kubelet_runtime_operations_total\{operation_type="list_podsandbox_stats"\} (\d+)`).FindStringSubmatch(metrics)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,34 +9,16 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
-
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/machine"
-	"github.com/kubeparts/kubeparts/fakecri"
-	"github.com/kubeparts/kubeparts/fakecri/streaming"
 )
 
-// serveStreams serves a node with streams until the test ends, and returns its address.
-func serveStreams(t *testing.T) string {
-	t.Helper()
-	web := httptest.NewUnstartedServer(nil)
-	streams := streaming.New(web.Listener.Addr().String())
-	cfg := machine.DemoNode()
-	cfg.Streamer = streams.Streamer
-	node, err := fakecri.New(cfg)
-	require.NoError(t, err)
-	web.Config.Handler = streams
-	web.Start()
-	t.Cleanup(web.Close)
-	return serveNode(t, node)
-}
-
-// TestStreams_ExecInAPod runs a command in a container as kubectl exec does, over a WebSocket.
+// TestStreams_ExecInAPod runs a command in a container of the embedded runtime as kubectl exec does,
+// over a WebSocket.
 func TestStreams_ExecInAPod(t *testing.T) {
 	t.Parallel()
 	dir, token := t.TempDir(), filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
 	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
-	a := start(t, "--cri-endpoint", serveStreams(t), "--manifests", dir, "--root-dir", t.TempDir(), "--token-file", token)
+	a := start(t, "--manifests", dir, "--root-dir", t.TempDir(), "--token-file", token)
 	dial := func(header http.Header) (*websocket.Conn, int) {
 		dialer := websocket.Dialer{Subprotocols: []string{"v4.channel.k8s.io"}}
 		conn, answer, err := dialer.DialContext(t.Context(),

@@ -40,7 +40,7 @@ func TestVolumes_AreMountedAndRemovedWithThePod(t *testing.T) {
 	dir, root := t.TempDir(), t.TempDir()
 	manifest(t, dir, "supplied.yaml", supplied)
 	a := start(t, "--manifests", dir, "--root-dir", root)
-	await(t, "it runs", func() bool { return phases(a.pods(t))["supplied-node1"] == "Running" })
+	await(t, "the pod runs", func() bool { return phases(a.pods(t))["supplied-node1"] == "Running" })
 	uid := string(a.pods(t)["supplied-node1"].UID)
 	file := filepath.Join(root, "pods", uid, "volumes/kubernetes.io~configmap/map/color")
 	text, err := os.ReadFile(file)
@@ -53,14 +53,14 @@ func TestVolumes_AreMountedAndRemovedWithThePod(t *testing.T) {
 		return err == nil && string(text) == "green"
 	})
 	require.NoError(t, os.Remove(filepath.Join(dir, "supplied.yaml")))
-	await(t, "nothing is left", func() bool {
+	await(t, "the pod's volumes are removed", func() bool {
 		entries, err := os.ReadDir(filepath.Join(root, "pods"))
 		return err == nil && len(entries) == 0
 	})
 	require.NoError(t, a.stop())
 }
 
-// TestStart_RemovesFilesOfPodsOfAKilledAgent deletes the files of pods that no
+// TestStart_RemovesFilesOfPodsOfAKilledAgent checks the removal of the files of pods that no
 // source defines and that do not exist in the runtime.
 func TestStart_RemovesFilesOfPodsOfAKilledAgent(t *testing.T) {
 	t.Parallel()
@@ -70,15 +70,15 @@ func TestStart_RemovesFilesOfPodsOfAKilledAgent(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "pods/foreign/something"), 0o755))
 	manifest(t, dir, "good.yaml", strings.ReplaceAll(podManifest, "NAME", "good"))
 	a := start(t, "--manifests", dir, "--root-dir", root)
-	await(t, "they are gone", func() bool {
+	await(t, "the directory of the pod that no manifest defines is removed", func() bool {
 		_, err := os.Stat(filepath.Join(root, "pods/gone"))
 		return os.IsNotExist(err)
 	})
 	require.NoError(t, a.stop())
-	require.DirExists(t, filepath.Join(root, "pods/foreign/something"), "what it does not know")
+	require.DirExists(t, filepath.Join(root, "pods/foreign/something"), "unknown files must be kept")
 }
 
-// TestStart_RemovesNoFilesBeforeTheFirstList tests that the files of an undefined pod are
+// TestStart_RemovesNoFilesBeforeTheFirstList checks that the files of an undefined pod are
 // kept while it may still be running.
 func TestStart_RemovesNoFilesBeforeTheFirstList(t *testing.T) {
 	t.Parallel()
@@ -95,14 +95,14 @@ func TestStart_RemovesNoFilesBeforeTheFirstList(t *testing.T) {
 	require.NoError(t, node.Fail("ListContainers", fakecri.Fault{Hang: true}))
 	second := start(t, args...)
 	begun := time.Now()
-	await(t, "the agent had time to look twice, every 10 s", func() bool {
+	await(t, "the agent had time for two passes, one every 10 s", func() bool {
 		require.FileExists(t, hosts)
 		return time.Since(begun) > 12*time.Second
 	})
 	_, stderr := second.printed()
 	require.NotContains(t, stderr, "could not remove a pod")
 	node.ClearFaults("ListContainers")
-	await(t, "a is gone, and what it had", func() bool {
+	await(t, "a and its data are removed", func() bool {
 		_, err := os.Stat(filepath.Dir(hosts))
 		return second.removed("a") == 1 && os.IsNotExist(err)
 	})
@@ -115,7 +115,7 @@ func TestAdmission_PodsThatDoNotFitAreRefused(t *testing.T) {
 	manifest(t, dir, "a.yaml", strings.ReplaceAll(podManifest, "NAME", "a"))
 	manifest(t, dir, "b.yaml", strings.ReplaceAll(podManifest, "NAME", "b"))
 	a := start(t, "--manifests", dir, "--max-pods", "1")
-	await(t, "one is refused", func() bool {
+	await(t, "one pod is refused", func() bool {
 		got := phases(a.pods(t))
 		return got["a-node1"] == "Running" && got["b-node1"] == "Failed"
 	})
@@ -141,10 +141,10 @@ func TestRecorder_PrintsWarnings(t *testing.T) {
 	all, _, _ := r.events.After(0)
 	require.Len(t, all, 5)
 	require.Equal(t, "MissingClusterDNS", all[4].Reason)
-	require.Equal(t, corev1.EventTypeNormal, all[4].Type, "none is needed, and status shows warnings")
+	require.Equal(t, corev1.EventTypeNormal, all[4].Type, "the event must not be a warning, because the status shows warnings")
 	var lines []string
 	for line := range strings.Lines(out.String()) {
-		_, line, _ = strings.Cut(line, " ") // after the time
+		_, line, _ = strings.Cut(line, " ") // skips the time
 		lines = append(lines, line)
 	}
 	require.Equal(t, []string{

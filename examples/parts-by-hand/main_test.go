@@ -57,7 +57,7 @@ func TestAgent(t *testing.T) {
 	until := func(want ...string) {
 		t.Helper()
 		for len(want) > 0 {
-			require.True(t, lines.Scan(), "the agent does not say %q", want)
+			require.True(t, lines.Scan(), "the agent did not print %q", want)
 			for i, w := range want {
 				if strings.Contains(lines.Text(), w) {
 					want = append(want[:i], want[i+1:]...)
@@ -69,17 +69,17 @@ func TestAgent(t *testing.T) {
 	until("web-node1 Running server: restarts=0", "job-node1 Succeeded work: restarts=0",
 		"crash-node1 Running main: restarts=1", "crash-node1 Running main: restarts=1 CrashLoopBackOff")
 	require.NoError(t, os.Remove(filepath.Join(dir, "pods.yaml")))
-	until("web-node1 Running server: restarts=0 Completed") // a static pod stays in phase Running
+	until("web-node1 Running server: restarts=0 Completed") // the phase of a static pod stays Running
 	stop()
 	go func() {
-		for lines.Scan() { // the last lines of the output
+		for lines.Scan() { // reads the remaining output
 		}
 	}()
 	require.NoError(t, <-done)
 }
 
 // inBubble runs f with an agent and a pod. The programs of the node exit after a second or
-// never, and the pod runs one of these programs.
+// never, and the pod runs one of them.
 func inBubble(t *testing.T, f func(t *testing.T, a *agent, node *fakecri.Node, pod *corev1.Pod)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestAgent_PodDefinedAgainWhileTerminating(t *testing.T) {
 			time.Sleep(away)
 			a.setPods(t.Context(), []*corev1.Pod{pod})
 			time.Sleep(time.Minute)
-			require.True(t, runs(), "away for %v", away)
-			require.False(t, a.workers.IsPodTerminationRequested("uid"), "away for %v", away)
+			require.True(t, runs(), "manifest missing for %v", away)
+			require.False(t, a.workers.IsPodTerminationRequested("uid"), "manifest missing for %v", away)
 		})
 	}
 }

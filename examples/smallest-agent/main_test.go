@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 			stop()
 		}
 	}
-	require.Empty(t, want, "lines that the agent did not print")
+	require.Empty(t, want, "expected lines that the agent did not print")
 	require.NoError(t, <-done)
 }
 

@@ -57,7 +57,7 @@ func TestUnderVirtualKubelet(t *testing.T) {
 					return
 				}
 			case <-ctx.Done():
-				require.Fail(t, "the API server does not show "+what)
+				require.Fail(t, "missing in the API server: "+what)
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func TestUnderVirtualKubelet(t *testing.T) {
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			require.Fail(t, "the deleted pod's containers still run")
+			require.Fail(t, "the containers of the deleted pod are still running")
 		}
 	}
 	watch.Stop()

@@ -22,7 +22,7 @@ import (
 	provider "github.com/kubeparts/kubeparts/examples/virtual-kubelet-provider"
 )
 
-// The interfaces of virtual-kubelet.
+// The provider implements the interfaces of virtual-kubelet.
 var (
 	_ node.PodLifecycleHandler = (*provider.Provider)(nil)
 	_ node.PodNotifier         = (*provider.Provider)(nil)
@@ -189,7 +189,7 @@ func TestProvider_RemovesDeadContainers(t *testing.T) {
 		require.NoError(t, p.CreatePod(ctx, pod))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		require.LessOrEqual(t, len(toy.Containers(pod.UID)), 2, "the newest that ended, and one that runs")
+		require.LessOrEqual(t, len(toy.Containers(pod.UID)), 2, "only the newest exited container and the running one must exist")
 		require.NoError(t, p.DeletePod(ctx, pod))
 		synctest.Wait()
 		time.Sleep(time.Minute)
@@ -298,7 +298,7 @@ func TestProvider_DeletePod(t *testing.T) {
 				all, err := b.GetPods(t.Context())
 				require.NoError(t, err)
 				require.Empty(t, all)
-				require.True(t, errdefs.IsNotFound(b.DeletePod(t.Context(), pod)), "twice does no harm")
+				require.True(t, errdefs.IsNotFound(b.DeletePod(t.Context(), pod)), "a second deletion must return not found")
 			})
 		})
 	}

@@ -200,7 +200,8 @@ func keepEvents(*runtimeapi.ContainerEventResponse) bool { return true }
 
 func untouched(_ string, _, _ any, call func() error) error { return call() }
 
-// twists returns runtimes with one defect each, the check that finds it, and its message.
+// twists returns runtimes with one defect each. For each defect it returns the check that finds the
+// defect, and the message of the check.
 func twists() []struct {
 	check, breaks string
 	twist         twist
@@ -326,7 +327,7 @@ func counting() twist {
 	})
 }
 
-// onlyOnceAtATime refuses a call while another call is in progress.
+// onlyOnceAtATime rejects a call while another call is in progress.
 func onlyOnceAtATime(method string) twist {
 	var mu sync.Mutex
 	calls := 0
@@ -343,7 +344,7 @@ func onlyOnceAtATime(method string) twist {
 	}
 }
 
-// eventTwist returns a defect of the event stream, by the message of the check that finds it.
+// eventTwist returns the defect of the event stream that the check with this message finds.
 func eventTwist(breaks string) func(*runtimeapi.ContainerEventResponse) bool {
 	switch breaks {
 	case "pleg: events are sent in the wrong order, or twice":
@@ -386,6 +387,6 @@ func TestChecks_FindEachDefect(t *testing.T) {
 		})
 	}
 	for _, name := range Checks() {
-		require.True(t, found[name], "nobody knows whether check %s can fail", name)
+		require.True(t, found[name], "no runtime of twists makes check %s fail", name)
 	}
 }

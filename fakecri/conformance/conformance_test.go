@@ -15,8 +15,7 @@ func TestFakeNode(t *testing.T) {
 	Test(t, dialFake, fakeOptions())
 }
 
-// TestSkippedChecksAreNotRun has no image to run, so any check that did run
-// would fail.
+// TestSkippedChecksAreNotRun has no image, so that any check that is not skipped fails.
 func TestSkippedChecksAreNotRun(t *testing.T) {
 	o := fakeOptions()
 	o.Skip = map[string]string{}

@@ -124,7 +124,7 @@ func checkContainerName(p *probe) {
 	again("podrunner: two containers have the same name and attempt")
 	p.must(len(p.list(p.ourContainers())) == 1, "podrunner: a container exists although its creation failed", "two exist")
 	p.ok(p.tryRemove(id), "containergc: cannot remove a container")
-	p.create(pod, "app", p.Completer) // the name is free
+	p.create(pod, "app", p.Completer) // fails if the removal has not released the name
 }
 
 func checkAttempts(p *probe) {
@@ -160,7 +160,7 @@ func checkBroken(p *probe) {
 	id, err := p.tryCreate(pod, p.containerConfig("app", p.Broken, 0))
 	if err != nil {
 		p.must(len(p.list(p.ourContainers())) == 0, "podrunner: a container exists although its creation failed", "it is listed")
-		p.create(pod, "app", p.Sleeper) // the name is free
+		p.create(pod, "app", p.Sleeper) // fails if the failed creation has reserved the name
 		return
 	}
 	p.must(p.tryStart(id) != nil, "podrunner: treats a container that failed to start as started", "no error")
@@ -179,7 +179,7 @@ func checkMissingImage(p *probe) {
 	_, err := p.tryCreate(pod, config)
 	p.must(err != nil, "podrunner: creates a container without an image", "no error")
 	p.must(len(p.list(p.ourContainers())) == 0, "podrunner: a container exists although its creation failed", "it is listed")
-	p.create(pod, "app", p.Sleeper) // the name is free
+	p.create(pod, "app", p.Sleeper) // fails if the failed creation has reserved the name
 }
 
 func checkResources(p *probe) {

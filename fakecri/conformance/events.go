@@ -68,7 +68,7 @@ func (p *probe) watch() *watch {
 	return w
 }
 
-// broken returns the error that ended the stream, or nil while it is open.
+// broken returns the error that ended the stream, or nil while the stream is open.
 func (w *watch) broken() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,9 +110,9 @@ func kinds(events []*runtimeapi.ContainerEventResponse) (all []runtimeapi.Contai
 	return all
 }
 
-// life returns the events of each container. Sandboxes have the same events except the
-// last: CRI-O sends no event when a sandbox is removed, and pleg needs none, because the
-// agent that removes a sandbox requests a relist.
+// life returns the events of each container. The checks expect the same events for sandboxes,
+// except the last event: CRI-O sends no event when a sandbox is removed. pleg does not need
+// this event, because the agent that removes a sandbox requests a relist.
 func life() []runtimeapi.ContainerEventType {
 	return []runtimeapi.ContainerEventType{
 		runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,

@@ -93,7 +93,7 @@ func checkSandboxEcho(p *probe) {
 	p.closeTo(before, st.GetCreatedAt())
 }
 
-// contains reports whether shown has all entries of given. The runtime may add others:
+// contains reports whether shown has all entries of given. The runtime may add entries:
 // CRI-O adds labels to sandboxes.
 func contains(shown, given map[string]string) bool {
 	for key, value := range given {
@@ -142,7 +142,7 @@ func checkSandboxName(p *probe) {
 
 	p.removePod(pod.id)
 	pod.config.Metadata.Attempt = 0
-	p.runPodOf(pod.config) // the name is free
+	p.runPodOf(pod.config) // fails if the removal has not released the name
 }
 
 func checkSandboxAgain(p *probe) {

@@ -30,7 +30,7 @@ func TestSocket(t *testing.T) {
 		require.NoError(tb, err)
 		if present.GetImage() == nil {
 			_, err := images.PullImage(tb.Context(), &runtimeapi.PullImageRequest{Image: spec})
-			require.NoError(tb, err, "the image of the checks' containers")
+			require.NoError(tb, err, "pull of the image for the checks' containers")
 		}
 		return conn
 	}, o)

@@ -4,13 +4,13 @@
 //
 // # What it does
 //
-// A [Server] is an http.Handler. It creates the URLs of streams and serves them by calling
+// A [Server] creates the URLs of streams. [Server.Serve] serves them by calling
 // fakecri.Node.ExecStream, AttachStream and PortForwardStream.
 //
 // # What you supply
 //
-// You supply a listener, whose address is part of the URLs, and an http.Server on that
-// listener. Set [Server.Streamer] as fakecri.Config.Streamer.
+// You supply a listener, whose address is part of the URLs. Set [Server.Streamer] as
+// fakecri.Config.Streamer. A Server is also an http.Handler, for your own http.Server.
 //
 // # What it guarantees
 //
@@ -19,13 +19,14 @@
 //
 // # Goroutines and locking
 //
-// New starts nothing. The streams run in the goroutines of the http.Server, which ends them
-// when it is closed.
+// New starts nothing. When Serve returns, all streams have ended. The goroutines that read from
+// the clients end immediately afterwards, because their connections are closed.
 //
 // # Differences from the kubelet
 //
 // The kubelet has no such server, because the runtime serves these streams. In contrast to
-// a real runtime, programs do not read their standard input, and terminals have no size.
+// a real runtime, only commands with fakecri.Exec.Echo read their standard input, and see the
+// size of the terminal.
 //
 // # Testing your code with it
 //

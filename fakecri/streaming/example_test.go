@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -25,11 +24,10 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	web := &http.Server{Handler: server}
+	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- web.Serve(listener) }()
+	go func() { done <- server.Serve(ctx, listener) }()
 
-	ctx := context.Background()
 	pod := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod", Namespace: "ns", Uid: "uid"}}
 	sandbox, _ := node.RunPodSandbox(ctx, pod, "")
 	container, _ := node.CreateContainer(ctx, sandbox, &runtimeapi.ContainerConfig{
@@ -39,8 +37,9 @@ func Example() {
 
 	answer, err := node.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: container, Cmd: []string{"true"}, Stdout: true})
 	fmt.Println(err, strings.HasPrefix(answer.GetUrl(), "http://"+listener.Addr().String()+"/exec/"))
-	fmt.Println(web.Close(), <-done)
+	stop()
+	fmt.Println(<-done)
 	// Output:
 	// <nil> true
-	// <nil> http: Server closed
+	// <nil>
 }

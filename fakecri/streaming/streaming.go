@@ -15,14 +15,14 @@ import (
 )
 
 // Server serves the streams of one node. Create it with [New], set its Streamer in the
-// node's config, and serve it with an http.Server.
+// node's config, and call [Server.Serve].
 type Server struct {
 	address string
-	server  streaming.Server // nil until Streamer was called
+	server  streaming.Server // nil until Streamer is called
 }
 
-// New returns a server. address is the HOST:PORT in its URLs, at which the caller must
-// serve it.
+// New returns a server. address is the HOST:PORT in the URLs of the server. The caller must
+// serve the server at this address.
 func New(address string) *Server { return &Server{address: address} }
 
 // Streamer connects the server with a node. Set it as fakecri.Config.Streamer. It returns
@@ -55,22 +55,37 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type node struct{ *fakecri.Node }
 
 // Exec runs a command of the container's program.
-func (n node) Exec(ctx context.Context, id string, cmd []string, _ io.Reader, stdout, stderr io.WriteCloser,
-	_ bool, _ <-chan remotecommand.TerminalSize,
+func (n node) Exec(ctx context.Context, id string, cmd []string, stdin io.Reader, stdout, stderr io.WriteCloser,
+	_ bool, sizes <-chan remotecommand.TerminalSize,
 ) error {
-	return n.ExecStream(ctx, id, cmd, writer(stdout), writer(stderr))
+	return n.ExecStream(ctx, id, cmd, stdio(stdin, stdout, stderr, sizes))
 }
 
 // Attach streams the output of the container.
-func (n node) Attach(ctx context.Context, id string, _ io.Reader, stdout, _ io.WriteCloser,
-	_ bool, _ <-chan remotecommand.TerminalSize,
+func (n node) Attach(ctx context.Context, id string, stdin io.Reader, stdout, stderr io.WriteCloser,
+	_ bool, sizes <-chan remotecommand.TerminalSize,
 ) error {
-	return n.AttachStream(ctx, id, writer(stdout))
+	return n.AttachStream(ctx, id, stdio(stdin, stdout, stderr, sizes))
 }
 
 // PortForward connects the stream with a port of the pod.
 func (n node) PortForward(ctx context.Context, sandboxID string, port int32, stream io.ReadWriteCloser) error {
 	return n.PortForwardStream(ctx, sandboxID, port, stream)
+}
+
+// stdio returns the streams of a client.
+func stdio(stdin io.Reader, stdout, stderr io.WriteCloser, sizes <-chan remotecommand.TerminalSize) fakecri.Stdio {
+	return fakecri.Stdio{
+		Stdin: stdin, Stdout: writer(stdout), Stderr: writer(stderr),
+		NextSize: func(ctx context.Context) (fakecri.TerminalSize, bool) {
+			select {
+			case size, ok := <-sizes:
+				return fakecri.TerminalSize{Columns: size.Width, Rows: size.Height}, ok
+			case <-ctx.Done():
+				return fakecri.TerminalSize{}, false
+			}
+		},
+	}
 }
 
 // writer returns w, or a nil interface if w is nil.

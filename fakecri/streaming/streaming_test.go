@@ -25,16 +25,20 @@ type bed struct {
 	sandbox, container string
 }
 
-func newBed(t *testing.T, program fakecri.Program) *bed {
+func newBed(t *testing.T, program fakecri.Program, change ...func(*fakecri.Config)) *bed {
 	t.Helper()
 	web := httptest.NewUnstartedServer(nil)
 	server := streaming.New(web.Listener.Addr().String())
-	n, err := fakecri.New(fakecri.Config{
+	cfg := fakecri.Config{
 		Images:   []fakecri.Image{{Name: "app"}},
 		Programs: map[string]fakecri.Program{"app": program},
 		Listen:   net.Listen,
 		Streamer: server.Streamer,
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	n, err := fakecri.New(cfg)
 	require.NoError(t, err)
 	web.Config.Handler = server
 	web.Start()
@@ -121,7 +125,7 @@ func TestAttach_StreamsTheOutput(t *testing.T) {
 	b := newBed(t, fakecri.Program{Log: []string{"one", "two"}, Runtime: 1e9})
 	answer, err := b.Attach(t.Context(), &runtimeapi.AttachRequest{ContainerId: b.container, Stdout: true})
 	require.NoError(t, err)
-	require.Contains(t, read(b.dial(answer.GetUrl()))[status], `"status":"Success"`, "it ends with the container")
+	require.Contains(t, read(b.dial(answer.GetUrl()))[status], `"status":"Success"`, "the stream must end with the container")
 }
 
 func TestPortForward(t *testing.T) {
@@ -154,7 +158,7 @@ func TestServerServesOneNode(t *testing.T) {
 	server := streaming.New("127.0.0.1:1")
 	w := httptest.NewRecorder()
 	server.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/exec/x", nil))
-	require.Equal(t, http.StatusNotFound, w.Code, "no node yet")
+	require.Equal(t, http.StatusNotFound, w.Code, "without a node, the response must be 404")
 	_, err := fakecri.New(fakecri.Config{Streamer: server.Streamer})
 	require.NoError(t, err)
 	_, err = fakecri.New(fakecri.Config{Streamer: server.Streamer})

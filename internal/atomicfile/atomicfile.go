@@ -28,36 +28,26 @@ const (
 
 // Write replaces the file at path with a file that only its owner can read and write. The
 // folder must exist. Callers must not call Write concurrently for the same path.
-func Write(path string, text []byte, survives Durability) (err error) {
-	folder, err := os.OpenRoot(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
-	return WriteIn(folder, filepath.Base(path), text, survives)
-}
-
-// WriteIn is like [Write] for the file with the given name in folder.
-func WriteIn(folder *os.Root, name string, text []byte, survives Durability) error {
-	next := name + Suffix
-	err := writeFile(folder, next, text, survives)
+func Write(path string, text []byte, survives Durability) error {
+	next := path + Suffix
+	err := writeFile(next, text, survives)
 	if err == nil {
-		err = folder.Rename(next, name)
+		err = os.Rename(next, path)
 	}
 	if err != nil {
-		if gone := folder.Remove(next); !errors.Is(gone, fs.ErrNotExist) {
+		if gone := os.Remove(next); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
 		return err
 	}
 	if survives == Durable {
-		return SyncFolder(folder)
+		return SyncFolder(filepath.Dir(path))
 	}
 	return nil
 }
 
-func writeFile(folder *os.Root, name string, text []byte, survives Durability) error {
-	f, err := folder.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+func writeFile(path string, text []byte, survives Durability) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -70,11 +60,11 @@ func writeFile(folder *os.Root, name string, text []byte, survives Durability) e
 
 // SyncFolder writes the entries of a folder to disk. It does nothing on systems that do
 // not support this.
-func SyncFolder(folder *os.Root) (err error) {
+func SyncFolder(path string) (err error) {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	f, err := folder.Open(".")
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}

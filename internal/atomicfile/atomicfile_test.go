@@ -63,6 +63,6 @@ func TestWrite_FailureLeavesOnlyTheOldFile(t *testing.T) {
 
 	taken := filepath.Join(dir, "taken")
 	require.NoError(t, os.MkdirAll(filepath.Join(taken, "x"), 0o700))
-	require.Error(t, atomicfile.Write(taken, []byte("text"), atomicfile.Durable), "a folder is in its place")
+	require.Error(t, atomicfile.Write(taken, []byte("text"), atomicfile.Durable), "the target is a directory")
 	require.Equal(t, []string{"taken"}, names(t, dir))
 }

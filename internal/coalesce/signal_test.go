@@ -16,12 +16,12 @@ func TestSignal(t *testing.T) {
 		s.Notify() // without readers
 		ctx, cancel := context.WithCancel(t.Context())
 		one, two := s.Subscribe(ctx), s.Subscribe(t.Context())
-		require.Len(t, one, 1, "the first message is there at once")
+		require.Len(t, one, 1, "the first message must be available at once")
 		<-one
 		<-two
 		s.Notify()
 		s.Notify()
-		require.Len(t, one, 1, "two changes are one message")
+		require.Len(t, one, 1, "two changes must result in one message")
 		require.Len(t, two, 1)
 		<-one
 

@@ -125,8 +125,8 @@ func typeSpecs(file *ast.File) iter.Seq[*ast.TypeSpec] {
 	}
 }
 
-// checkPackages finds packages without a required part: a doc.go and an example with output
-// if users import it, and a leak check in every package.
+// checkPackages finds packages without a required part. Every package needs a package comment and a
+// leak check. A package that users import needs the comment in doc.go, and an example with output.
 func checkPackages(m *module) (found []finding) {
 	byDir := map[string][]source{}
 	for _, s := range m.sources {

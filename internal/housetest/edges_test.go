@@ -3,7 +3,6 @@ package housetest
 import (
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // edges returns, for each package of this module, the other packages of this module that it
@@ -17,7 +16,7 @@ func edges() map[string][]string {
 		}),
 		"agent/cri":           {"pleg/wirelist"},
 		"agent/host":          {"agent/stats", "eviction", "imagegc", "lifecycle/volumes", "oomwatch"},
-		"agent/host/fakehost": {"agent/host", "eviction", "fakecri", "imagegc"},
+		"agent/host/fakehost": {"agent/host", "agent/stats", "eviction", "fakecri", "imagegc"},
 		// The parts of the agent import neither the agent nor each other.
 		"agent/internal/nodeloop": slices.Concat(managers(), []string{"agent/host", "agent/state"}),
 		"agent/internal/podloop":  slices.Concat(managers(), []string{"agent/state"}),
@@ -27,14 +26,15 @@ func edges() map[string][]string {
 			"lifecycle/podrunner", "lifecycle/podworker",
 		},
 		"agent/metrics": {
-			"agent", "containergc", "containergc/logrotate", "eviction", "imagegc", "lifecycle", "lifecycle/images", "lifecycle/podrunner",
-			"lifecycle/podspec", "lifecycle/podworker", "oomwatch", "pleg", "podcache", "prober", "status",
+			"agent", "agent/stats", "containergc", "containergc/logrotate", "eviction", "imagegc", "lifecycle", "lifecycle/images", "lifecycle/podrunner",
+			"lifecycle/podspec", "lifecycle/podworker", "lifecycle/volumes", "lifecycle/cgroups", "oomwatch", "pleg", "podcache", "prober", "status",
 		},
 		"agent/kubeletapi": {
 			"agent", "agent/kubeletapi/api", "agent/kubeletapi/eventlog", "agent/kubeletapi/internal/describe", "agent/kubeletapi/podlogs",
 			"containergc", "eviction", "imagegc", "lifecycle/podrunner", "lifecycle/podspec", "podcache", "prober",
 		},
 		"agent/kubeletapi/api":               {},
+		"agent/kubeletapi/api/stream":        {"agent/kubeletapi/api"},
 		"agent/kubeletapi/eventlog":          {"agent/kubeletapi/api"},
 		"agent/kubeletapi/internal/describe": {"agent", "agent/kubeletapi/api", "lifecycle/podspec", "prober"},
 		"agent/kubeletapi/podlogs":           {},
@@ -106,13 +106,14 @@ func testEdges() map[string][]string {
 		"agent/cri": {
 			"agent/stats", "containergc", "containergc/logrotate", "imagegc", "lifecycle", "lifecycle/images", "lifecycle/podrunner", "pleg",
 		},
-		"agent/kubeletapi":         {"status"},
-		"agent/kubeletapi/podlogs": {"containergc/logrotate"},
-		"pleg/wirelist":            {"pleg", "podcache"},
-		"status":                   {"agent/state"},
-		"imagegc":                  {"agent/state"},
-		"lifecycle/images":         {"agent/state"},
-		"lifecycle/podrunner":      {"agent/state", "lifecycle/cgroups", "lifecycle/volumes"},
+		"agent/kubeletapi":            {"status"},
+		"agent/kubeletapi/podlogs":    {"containergc/logrotate"},
+		"agent/kubeletapi/api/stream": {"agent", "agent/kubeletapi", "podcache"},
+		"pleg/wirelist":               {"pleg", "podcache"},
+		"status":                      {"agent/state"},
+		"imagegc":                     {"agent/state"},
+		"lifecycle/images":            {"agent/state"},
+		"lifecycle/podrunner":         {"agent/state", "lifecycle/cgroups", "lifecycle/volumes"},
 	}
 }
 
@@ -164,7 +165,7 @@ func checkEdges(m *module) (found []finding) {
 // packages of the root module, which the go command allows because the paths have the same
 // prefix, and, in code that users link, fakes.
 func (m *module) nestedImports(s source) (found []finding) {
-	program := s.isTest() || s.isExample() || strings.Contains("/"+s.path, "/cmd/")
+	program := s.isTest() || s.isExample()
 	for _, spec := range s.file.Imports {
 		target, ok := ours(importPath(spec.Path.Value))
 		switch {
@@ -251,6 +252,7 @@ func unlinked() map[string][]denial {
 			{"github.com/prometheus", "it belongs to agent/metrics"},
 			{"github.com/fsnotify/fsnotify", "it belongs to a source of pods"},
 			{"github.com/gorilla/websocket", "it belongs to agent/kubeletapi"},
+			{"github.com/moby/spdystream", "it belongs to agent/kubeletapi/api/stream"},
 			{"golang.org/x/net/websocket", "it belongs to agent/kubeletapi"},
 		},
 	}

@@ -60,8 +60,11 @@ func (s source) isTest() bool {
 	return strings.HasSuffix(s.path, "_test.go") || within(s.dir(), "test")
 }
 
-// isExample reports whether s is part of an example program.
-func (s source) isExample() bool { return within(s.dir(), "examples") }
+// isExample reports whether s is part of an example, or of a program that is shipped: a folder
+// below a folder cmd.
+func (s source) isExample() bool {
+	return within(s.dir(), "examples") || strings.Contains(s.path, "/cmd/")
+}
 
 // isProgram reports whether s is part of an example or a tool, which may read the clock and
 // wait.
@@ -77,7 +80,7 @@ func isInternal(dir string) bool { return strings.Contains("/"+dir+"/", "/intern
 
 // isPublic reports whether users can import the package in dir.
 func isPublic(dir string) bool {
-	return !isInternal(dir) && !within(dir, "examples") && !within(dir, "test")
+	return !isInternal(dir) && !within(dir, "examples") && !within(dir, "test") && !strings.Contains(dir+"/", "/cmd/")
 }
 
 // isSuite reports whether a package is a test suite that users run. A test suite may import

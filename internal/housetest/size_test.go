@@ -54,7 +54,7 @@ func (m *module) lines(n ast.Node) int {
 }
 
 // checkInterfaces finds exported interfaces with too many methods. A union of other
-// interfaces is accepted, because one client usually implements all of it.
+// interfaces is accepted, because one client usually implements all of them.
 func checkInterfaces(m *module) (found []finding) {
 	for _, s := range m.sources {
 		if s.isTest() || s.isExample() {

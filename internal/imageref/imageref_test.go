@@ -48,7 +48,7 @@ func FuzzParse(f *testing.F) {
 		}
 		n = n.WithDefaultTag()
 		again, err := imageref.Parse(n.String())
-		require.NoError(t, err, "the full form of %q", image)
+		require.NoError(t, err, "parsing the full form of %q", image)
 		require.Equal(t, n.String(), again.String(), "the full form of %q", image)
 		require.Equal(t, again, again.WithDefaultTag())
 		_, path, _ := strings.Cut(n.Repository, "/")

@@ -1,6 +1,6 @@
 // Package loop implements the loop of the Run methods of this module. The loop runs a pass
-// at once. It runs another pass each time when the interval since the end of the last pass
-// has passed, or after a trigger.
+// at once. It runs another pass when the interval after the end of the last pass is over, or
+// after a trigger.
 package loop
 
 import (

@@ -93,7 +93,7 @@ func TestRun_CancelledContextRunsNoStep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := loop.New(clock.RealClock{}).Run(ctx, func(context.Context) time.Duration {
-		t.Error("a step ran")
+		t.Error("a step ran after the cancellation")
 		return 0
 	})
 	require.NoError(t, err)

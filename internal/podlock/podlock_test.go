@@ -20,7 +20,7 @@ func TestLock_OneHolderAPod(t *testing.T) {
 		unlock, err := locks.Lock(t.Context(), "a")
 		require.NoError(t, err)
 		unlockOther, err := locks.Lock(t.Context(), "b")
-		require.NoError(t, err, "another pod waits for nobody")
+		require.NoError(t, err, "another pod must not wait")
 		unlockOther()
 
 		holds, impatient := false, make(chan error, 1)

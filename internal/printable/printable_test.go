@@ -57,6 +57,6 @@ func FuzzLines(f *testing.F) {
 			require.NotContains(t, line, "\u2029")
 			require.Equal(t, -1, strings.IndexFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }), "%q", line)
 		}
-		require.Equal(t, safe, printable.Lines(safe, ""), "what is safe stays as it is")
+		require.Equal(t, safe, printable.Lines(safe, ""), "safe text must not change")
 	})
 }

@@ -37,7 +37,7 @@ func TestParse_RejectsTooManyDigits(t *testing.T) {
 	}
 	_, err := quantity.Parse(many[:200])
 	require.NoError(t, err)
-	require.NoError(t, quantity.Check("sha256:"+many), "text that is no amount")
+	require.NoError(t, quantity.Check("sha256:"+many), "text that is not an amount must be accepted")
 }
 
 func TestParse_AgreesWithParseQuantity(t *testing.T) {

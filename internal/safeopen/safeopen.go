@@ -38,13 +38,17 @@ func Folder(root *os.Root, path string) (*os.Root, error) {
 	if !filepath.IsLocal(path) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: errors.New("the path leads out of its root")}
 	}
-	current, err := root.OpenRoot(asFolder[1:])
-	if err != nil {
-		return nil, err
+	path = filepath.Clean(path)
+	if path == "." {
+		return root.OpenRoot(path)
 	}
-	for name := range strings.SplitSeq(filepath.Clean(path), string(filepath.Separator)) {
+	current := root
+	for name := range strings.SplitSeq(path, string(filepath.Separator)) {
 		next, err := step(current, name)
-		if err := errors.Join(err, current.Close()); err != nil {
+		if current != root {
+			err = errors.Join(err, current.Close())
+		}
+		if err != nil {
 			return nil, err
 		}
 		current = next
@@ -56,7 +60,7 @@ func Folder(root *os.Root, path string) (*os.Root, error) {
 const maxExchanges = 100
 
 // step opens a folder in the folder parent. If the folder is replaced between the check and
-// the open, step checks and opens again, so that a link as the replacement is detected.
+// the open, step checks and opens again, so that step detects a link as the replacement.
 func step(parent *os.Root, name string) (*os.Root, error) {
 	for range maxExchanges {
 		named, err := parent.Lstat(name)
@@ -92,7 +96,11 @@ func causeOf(err error) error {
 // the path is a link, and [ErrNotRegular] if the file is not a regular file. It never
 // blocks. The caller closes the returned file.
 func File(root *os.Root, path string) (_ *os.File, err error) {
-	folder, err := Folder(root, filepath.Dir(path))
+	dir := filepath.Dir(path)
+	if dir == "." {
+		return openFile(root, filepath.Base(path))
+	}
+	folder, err := Folder(root, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +111,9 @@ func File(root *os.Root, path string) (_ *os.File, err error) {
 // Dir opens a folder below root, to list or sync the folder. It checks the path as [Folder]
 // does. The caller closes the returned file.
 func Dir(root *os.Root, path string) (_ *os.File, err error) {
+	if filepath.Clean(path) == "." {
+		return root.Open(".")
+	}
 	folder, err := Folder(root, path)
 	if err != nil {
 		return nil, err

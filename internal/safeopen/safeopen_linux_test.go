@@ -150,15 +150,15 @@ func TestFile_ReplacedDuringTheOpen(t *testing.T) {
 		}
 		entries, err := safeopen.ReadDir(root, "a/spot")
 		if err == nil {
-			require.Empty(t, entries, "the folder behind the link is not")
+			require.Empty(t, entries, "the target of the link must not be opened")
 		}
 	}
 	close(stop)
 	wg.Wait()
 }
 
-// While a folder is removed and created again repeatedly, Folder either opens it or
-// reports that it does not exist.
+// While a folder is removed and created again repeatedly, Folder either opens the folder or
+// reports that the folder does not exist.
 func TestFolder_CreatedAgainDuringTheOpen(t *testing.T) {
 	t.Parallel()
 	root, _ := bed(t)

@@ -64,9 +64,9 @@ type Config struct {
 	// root cgroup.
 	Parent string
 	// Allocatable returns the total resources for all pods. Ensure and
-	// UpdateQoS call it until the limits of the cgroup of all pods were set
-	// once, and when they create this cgroup again. A resource that is zero or
-	// missing is not limited. Nil: no resource is limited.
+	// UpdateQoS call Allocatable until they have set the limits of the cgroup
+	// of all pods once, and whenever they create this cgroup again. A resource
+	// that is zero or missing is not limited. Nil: no resource is limited.
 	Allocatable func() corev1.ResourceList
 	// PidsPerPod is the maximum number of processes and threads of a pod. Zero:
 	// no limit.
@@ -147,9 +147,9 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quota
 }
 
 // undo removes the new cgroups in made if err is not nil, because the next
-// attempt would treat existing cgroups as limited. It does not remove cgroups
-// that existed before in another hierarchy, or that were created meanwhile
-// below the new cgroups.
+// attempt would treat existing cgroups as limited. It removes neither cgroups
+// that already existed in another hierarchy nor cgroups that were created
+// meanwhile below the new cgroups.
 func (c *Cgroupfs) undo(err error, made []string) error {
 	if err == nil {
 		return nil
@@ -162,7 +162,8 @@ func (c *Cgroupfs) undo(err error, made []string) error {
 }
 
 // Update implements [Pods]. If the pod's limits shrink, the caller must set the
-// limits of the containers before it calls Update; if they grow, after.
+// limits of the containers before it calls Update. If the pod's limits grow,
+// the caller must call Update first.
 func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error {
 	if pod == nil {
 		return errNoPod
@@ -183,9 +184,9 @@ func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time
 // Remove implements [Pods]. It checks the cgroups of all QoS classes, because
 // the pod's spec may no longer exist. It also removes cgroups that runtimes
 // left below the pod's cgroup. If processes are left in a cgroup, Remove kills
-// them and returns [ErrBusy], because processes take a moment to exit; the
-// caller then calls Remove again. Remove must not be called for a pod that may
-// run.
+// them and returns [ErrBusy], because processes take a moment to exit. The
+// caller must then call Remove again. Remove must not be called for a pod that
+// may run.
 func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 	tree, err := c.tree()
 	if err == nil {
@@ -203,9 +204,9 @@ func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 }
 
 // UpdateQoS sets the CPU shares of the QoS classes: Burstable gets the shares
-// for the sum of the CPU requests of its pods, BestEffort the minimum. Call
-// UpdateQoS with all running pods whenever the running pods or their requests
-// change. The kubelet also sets these shares every minute.
+// for the sum of the CPU requests of its pods, and BestEffort gets the minimum.
+// Call UpdateQoS with all running pods whenever the running pods or their
+// requests change. The kubelet also sets these shares every minute.
 func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 	tree, err := c.tree()
 	if err == nil {
@@ -247,7 +248,8 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 // ensureKubepods creates the cgroup of all pods, and sets the limits of a new
 // cgroup. It also sets the limits of an existing cgroup once per process,
 // because an earlier agent may have had other limits or may have been
-// interrupted. After that the administrator may change the limits.
+// interrupted. After that, ensureKubepods does not change the limits, so an
+// administrator may change them.
 func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	name := c.below(Name{kubepods})
 	made, err := tree.make(name)
@@ -266,7 +268,7 @@ func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	if err := c.undo(tree.limit(name, limits), made); err != nil {
 		return err
 	}
-	c.limited.Store(c.cfg.Allocatable == nil || memory > 0 || milli > 0) // otherwise they are not known yet
+	c.limited.Store(c.cfg.Allocatable == nil || memory > 0 || milli > 0) // if false, the resources are not known yet
 	return nil
 }
 
@@ -372,7 +374,8 @@ type tree interface {
 	roots() []string
 	// make creates a cgroup and its missing parents in every hierarchy with a
 	// controller. It returns the directories that it has created for the cgroup
-	// itself, not for its parents, even if it also returns an error.
+	// itself, but not for its parents. It returns these directories also
+	// together with an error.
 	make(name Name) (made []string, err error)
 	// limit sets all limits of a cgroup.
 	limit(name Name, l Limits) error

@@ -76,7 +76,7 @@ func TestNames(t *testing.T) {
 	}
 	uid, ok := cgroups.UIDOf("edge-podman-kubepods-burstable-pod0a_1b.slice")
 	require.True(t, ok)
-	require.EqualValues(t, "0a-1b", uid, "whatever the cgroups above are called")
+	require.EqualValues(t, "0a-1b", uid, "the UID must be found for any parent cgroup")
 	require.Equal(t, "/", cgroups.Name{}.Systemd())
 	require.Equal(t, "/", cgroups.Name{}.Cgroupfs())
 	for _, base := range []string{"", "pod", "kubepods", "burstable", "kubepods-burstable.slice", "kubepods-pod.slice", "cri-containerd-1.scope"} {
@@ -140,13 +140,13 @@ func TestPodLimits(t *testing.T) {
 		}
 		before := c.pod.DeepCopy()
 		require.Equal(t, c.want, cgroups.PodLimits(c.pod, period), name)
-		require.Equal(t, before, c.pod, "%s: it is pure", name)
+		require.Equal(t, before, c.pod, "%s: the pod must not be modified", name)
 	}
-	require.Zero(t, cgroups.PodLimits(guaranteed("u"), 0).CPUQuotaMicros, "without quotas")
+	require.Zero(t, cgroups.PodLimits(guaranteed("u"), 0).CPUQuotaMicros, "without a quota period, there must be no quota")
 }
 
-// The pairs are those of runc's conversion, so that pods and containers are
-// comparable.
+// The pairs are results of runc's conversion, so that pods and containers have comparable
+// weights.
 func TestWeight(t *testing.T) {
 	t.Parallel()
 	for shares, want := range map[int64]int64{-1: 1, 0: 1, 2: 1, 1024: 100, 262144: 10000, 1 << 40: 10000} {
@@ -175,7 +175,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// model creates ordinary directories that look like mounted cgroups.
+// model creates ordinary directories that resemble mounted cgroups.
 func model(t *testing.T, version cgroups.Version) string {
 	t.Helper()
 	root := t.TempDir()
@@ -261,6 +261,32 @@ func TestEnsureOnV1(t *testing.T) {
 	}
 }
 
+// TestUpdate_OrderOfQuotaAndPeriodOnV1 makes the second of the two writes fail: the quota's
+// file is replaced with a directory.
+func TestUpdate_OrderOfQuotaAndPeriodOnV1(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		period time.Duration
+		want   string
+	}{
+		"a longer period is written before the quota": {2 * period, "200000"},
+		"a shorter period is written after the quota": {period / 2, "100000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := model(t, cgroups.V1)
+			cgroup := newOn(t, cgroups.Config{Root: root})
+			_, err := cgroup.Ensure(t.Context(), guaranteed("u1"), period)
+			require.NoError(t, err)
+			dir := filepath.Join(root, "cpu/kubepods/podu1")
+			require.NoError(t, os.Remove(filepath.Join(dir, "cpu.cfs_quota_us")))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "cpu.cfs_quota_us"), 0o700))
+			require.ErrorContains(t, cgroup.Update(t.Context(), guaranteed("u1"), c.period), "cpu.cfs_quota_us")
+			require.Equal(t, c.want, content(t, dir, "cpu.cfs_period_us"))
+		})
+	}
+}
+
 func TestEnsureOnV2(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
@@ -298,7 +324,7 @@ func TestQuotasCanBeLeftOut(t *testing.T) {
 	require.Equal(t, "max", content(t, root, "kubepods/podu1/cpu.max"))
 }
 
-// A UID comes from a manifest.
+// A UID comes from a manifest, and may contain any text.
 func TestEnsure_UIDsDoNotLeadOutOfTheTree(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
@@ -371,7 +397,7 @@ func TestRemove_NamesTheBusyCgroup(t *testing.T) {
 		require.ErrorContains(t, err, "podu1/container", "where")
 	}
 	c.SetRmdir(func(string) error { return fs.ErrNotExist })
-	require.NoError(t, c.Remove(t.Context(), "u1"), "somebody else was faster")
+	require.NoError(t, c.Remove(t.Context(), "u1"), "a cgroup that another program has removed must not be an error")
 	broken := errors.New("broken")
 	c.SetRmdir(func(string) error { return broken })
 	require.ErrorIs(t, c.Remove(t.Context(), "u1"), broken)
@@ -397,9 +423,8 @@ func TestRemoveKillsWhatIsLeft(t *testing.T) {
 	require.NoError(t, c.Remove(t.Context(), "u1"))
 }
 
-// TestRemove_IncludesCgroupsOfTheRuntime also covers hierarchies without a
-// controller: runc creates a container's cgroup, and with it the pod's, in
-// each.
+// TestRemove_IncludesCgroupsOfTheRuntime also covers hierarchies without a controller: runc
+// creates the cgroup of a container, and therefore the cgroup of its pod, in each hierarchy.
 func TestRemove_IncludesCgroupsOfTheRuntime(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V1)
@@ -407,7 +432,7 @@ func TestRemove_IncludesCgroupsOfTheRuntime(t *testing.T) {
 	parent, err := c.Ensure(t.Context(), burstable("u"), period)
 	require.NoError(t, err)
 	for _, hierarchy := range []string{"systemd", "unified"} {
-		require.NoDirExists(t, filepath.Join(root, hierarchy, parent), "it is not ours to make")
+		require.NoDirExists(t, filepath.Join(root, hierarchy, parent), "we must not create this hierarchy's cgroup")
 		require.NoError(t, os.MkdirAll(filepath.Join(root, hierarchy, parent, "container"), 0o755))
 	}
 	require.NoError(t, c.Remove(t.Context(), "u"))

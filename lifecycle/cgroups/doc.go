@@ -1,12 +1,12 @@
 // Package cgroups manages a cgroup for each pod, in the kubelet's tree and with
-// the kubelet's names, so that limits apply to the pod as a whole and
-// monitoring tools find its cgroup.
+// the kubelet's names. The limits then apply to the pod as a whole, and
+// monitoring tools find the pod's cgroup.
 //
 // # What it does
 //
 // [PodName] returns the name of a pod's cgroup. The cgroup of a Guaranteed pod
-// is directly below kubepods, that of any other pod is below the cgroup of its
-// QoS class. A [Name] can be written in the form of the cgroupfs driver
+// is directly below kubepods. The cgroup of any other pod is below the cgroup
+// of its QoS class. A [Name] can be written in the form of the cgroupfs driver
 // (/kubepods/burstable/podUID) and in the form of the systemd driver
 // (/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice).
 // [PodLimits] returns the limits of a pod as a whole. These functions are pure.
@@ -27,15 +27,16 @@
 //  1. The name of a pod's cgroup depends only on the pod's UID and QoS class.
 //  2. Ensure succeeds only if the cgroup exists in every hierarchy with a
 //     controller and has its limits. If Ensure can't limit a cgroup that it has
-//     created, it removes that cgroup. It removes nothing else.
+//     created, it removes that cgroup. Ensure removes nothing else.
 //  3. Outside of the configured parent, Cgroupfs changes only the cgroups above
 //     the parent: on cgroup v2 it enables controllers (cgroup.subtree_control),
 //     and on cgroup v1 it fills empty lists of CPUs and memory nodes
 //     (cpuset.cpus, cpuset.mems).
-//  4. A UID in a manifest can't lead out of the tree.
+//  4. A UID in a manifest can't select a directory outside of the tree.
 //  5. Remove kills the processes that remain in a pod's cgroup, as the kubelet
-//     does. If a client is killed while containerd starts a process for it,
-//     containerd can lose that process. No other function kills processes.
+//     does. For example, containerd can lose track of a process if its client
+//     is killed while containerd starts the process. No other function kills
+//     processes.
 //
 // # Goroutines and locking
 //

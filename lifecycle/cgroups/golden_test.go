@@ -21,11 +21,11 @@ import (
 // The commands are
 //
 //	node v1|v2                    a new node
-//	ensure|update UID             a pod, its containers one a line: "limits cpu 1,
-//	                              memory 1Gi" and "requests cpu 1" are of the last
-//	                              "container"
+//	ensure|update UID             a pod. Each line "container NAME" adds a container;
+//	                              "limits cpu 1, memory 1Gi" and "requests cpu 1"
+//	                              belong to the container above
 //	remove UID
-//	qos                           with the pods that were ensured
+//	qos                           UpdateQoS with the pods that were ensured
 //
 // The output of each command is all files below kubepods. After a deliberate
 // change: go test ./lifecycle/cgroups -run TestTree -rewrite
@@ -143,7 +143,7 @@ func TestCgroupfs_PodsInAnyOrder(t *testing.T) {
 			case 3:
 				require.NoError(t, c.UpdateQoS(t.Context(), nil), "seed %d", seed)
 			case 4:
-				if pod := want[uid]; pod != nil { // removed by another program
+				if pod := want[uid]; pod != nil { // another program removes the cgroup
 					require.NoError(t, os.RemoveAll(filepath.Join(root, memory(version), cgroups.PodName(pod).Cgroupfs())))
 					delete(want, uid)
 					require.NoError(t, c.Remove(t.Context(), pod.UID), "seed %d", seed)

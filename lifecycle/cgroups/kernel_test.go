@@ -21,7 +21,7 @@ import (
 func TestE2EPodCgroups(t *testing.T) { podCgroups(t) }
 
 func TestCgroup2PodCgroups(t *testing.T) {
-	require.FileExists(t, "/sys/fs/cgroup/cgroup.controllers", "this is not cgroup v2: make test-cgroup2")
+	require.FileExists(t, "/sys/fs/cgroup/cgroup.controllers", "this machine does not use cgroup v2: use make test-cgroup2")
 	podCgroups(t)
 }
 
@@ -29,7 +29,7 @@ func TestCgroup2PodCgroups(t *testing.T) {
 // tree, and removes all of them again.
 func podCgroups(t *testing.T) {
 	t.Helper()
-	require.Zero(t, os.Geteuid(), "these tests make cgroups: run them as root")
+	require.Zero(t, os.Geteuid(), "these tests create cgroups: run them as root")
 	const root = "/sys/fs/cgroup"
 	parent := fmt.Sprintf("/kubeparts-test-%d", os.Getpid())
 	c, err := cgroups.New(cgroups.Config{Parent: parent, PidsPerPod: 64, Allocatable: func() corev1.ResourceList { return list("cpu 1", "memory 512Mi") }})

@@ -13,9 +13,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Limits holds the limits of a cgroup. Zero means no limit, except for
-// CPUShares, where it means the minimum, and for an entry of HugePages, where
-// it means no huge pages.
+// Limits holds the limits of a cgroup. Zero means no limit, with two
+// exceptions: zero CPUShares means the minimum, and a zero entry of HugePages
+// means no huge pages.
 type Limits struct {
 	// CPUShares determines the part of the CPU time that the cgroup gets if
 	// cgroups compete: 1024 for each requested core.
@@ -26,15 +26,16 @@ type Limits struct {
 	MemoryBytes int64
 	// Pids is the maximum number of processes and threads.
 	Pids int64
-	// HugePages has limits in bytes by page size, which has the format of
-	// cgroup file names, such as 2MB.
+	// HugePages maps page sizes to limits in bytes. A page size has the format
+	// of cgroup file names, such as 2MB.
 	HugePages map[string]int64
 }
 
-// PodLimits returns the limits of the pod as a whole, with its overhead. CPU
-// and memory limits are the pod-level limits, or the sum of its containers'
-// limits if every container has a limit. period is the period of CPU quotas;
-// zero means no quota. PodLimits is pure.
+// PodLimits returns the limits of the pod as a whole, with its overhead. The
+// limits of CPU and memory are the pod-level limits. If a pod-level limit is
+// missing, the sum of the containers' limits is used, provided that every
+// container has a limit. period is the period of CPU quotas; zero means no
+// quota. PodLimits is pure.
 func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
 	l := podlimits.Of(pod, period)
 	return Limits{

@@ -64,7 +64,8 @@ func (n Name) Systemd() string {
 // UIDOf returns the UID of the pod whose cgroup has base as the last element of
 // its path, in the form of either driver. It returns false if base is not the
 // name of a pod's cgroup. In the form of the systemd driver, UIDOf can't
-// distinguish dashes from underscores and returns dashes for both, as in UIDs.
+// distinguish dashes from underscores, and returns dashes for both, because
+// UIDs contain dashes.
 func UIDOf(base string) (types.UID, bool) {
 	if slice, ok := strings.CutSuffix(base, ".slice"); ok {
 		i := strings.LastIndex(slice, "-"+podPrefix) // the names of parents may contain -pod too

@@ -26,7 +26,7 @@ func TestEnsure_UndoRemovesOnlyNewCgroups(t *testing.T) {
 	}
 	notRoot := filepath.Join(root, "memory/kubepods/memory.limit_in_bytes")
 	require.NoError(t, os.Remove(notRoot))
-	require.NoError(t, os.Mkdir(notRoot, 0o755), "nothing can be written there")
+	require.NoError(t, os.Mkdir(notRoot, 0o755), "nothing can be written in this directory")
 	require.ErrorContains(t, second(c.Ensure(t.Context(), burstable("u1"), period)), "memory.limit_in_bytes")
 	require.NoDirExists(t, filepath.Join(root, "pids/kubepods"))
 	for _, there := range []string{"memory/kubepods/podu2", "cpu/kubepods/podu2", "cpu/kubepods/burstable/podu1"} {
@@ -37,8 +37,8 @@ func TestEnsure_UndoRemovesOnlyNewCgroups(t *testing.T) {
 	require.DirExists(t, filepath.Join(root, "pids/kubepods/burstable/podu1"))
 }
 
-// A restarted agent may have other limits, or the earlier agent may have ended
-// after it created the cgroup and before it set the limits.
+// A restarted agent may have other limits, or the earlier agent may have stopped after it
+// created the cgroup and before it set the limits.
 func TestEnsure_LimitsOfAllPodsAfterARestart(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
@@ -50,9 +50,9 @@ func TestEnsure_LimitsOfAllPodsAfterARestart(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(limit, []byte("7"), 0o600))
 	require.NoError(t, c.UpdateQoS(t.Context(), nil))
-	require.Equal(t, "7", content(t, limit), "the administrator's")
+	require.Equal(t, "7", content(t, limit), "a limit that the administrator set must be kept")
 	require.NoError(t, newOn(t, cgroups.Config{Root: root}).UpdateQoS(t.Context(), nil))
-	require.Equal(t, "7", content(t, limit), "nothing was asked for")
+	require.Equal(t, "7", content(t, limit), "a limit that is not configured must be kept")
 	c = newOn(t, cgroups.Config{Root: root, Allocatable: func() corev1.ResourceList { return list("memory 2Gi") }})
 	require.NoError(t, c.UpdateQoS(t.Context(), nil))
 	require.Equal(t, "2147483648", content(t, limit))

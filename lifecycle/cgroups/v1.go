@@ -67,8 +67,8 @@ func (h v1) make(name Name) (made []string, err error) {
 }
 
 // inheritCPUs copies the lists of CPUs and memory nodes from the parent cgroup
-// to dir if they are empty there. No process can enter a cgroup in which these
-// lists are empty (cpusets(7)).
+// to dir if the lists of dir are empty. No process can enter a cgroup in which
+// these lists are empty (cpusets(7)).
 func inheritCPUs(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, file))
@@ -94,16 +94,7 @@ func (h v1) limit(name Name, l Limits) error {
 		return err
 	}
 	cpu, memory := h.dir("cpu", name), h.dir("memory", name)
-	quota := "-1"
-	if l.CPUQuotaMicros > 0 {
-		quota = strconv.FormatInt(l.CPUQuotaMicros, 10)
-		// The period is written first, so that the new quota never applies to
-		// the old period.
-		if err := write(cpu, "cpu.cfs_period_us", strconv.FormatInt(l.CPUPeriodMicros, 10)); err != nil {
-			return err
-		}
-	}
-	if err := write(cpu, "cpu.cfs_quota_us", quota); err != nil {
+	if err := limitCPU(cpu, l); err != nil {
 		return err
 	}
 	if err := write(memory, "memory.limit_in_bytes", orUnlimited(l.MemoryBytes, "-1")); err != nil {
@@ -119,6 +110,34 @@ func (h v1) limit(name Name, l Limits) error {
 	}
 	for _, size := range sortedSizes(l.HugePages) {
 		if err := write(h.dir("hugetlb", name), "hugetlb."+size+".limit_in_bytes", strconv.FormatInt(l.HugePages[size], 10)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limitCPU sets the CPU quota and the period of a cgroup. The CPU limit is the
+// quota divided by the period. A longer period is written before the quota, and
+// a shorter period after it, so that the limit is not higher than the old and
+// the new limit between the two writes.
+func limitCPU(dir string, l Limits) error {
+	const quotaFile, periodFile = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+	if l.CPUQuotaMicros <= 0 {
+		return write(dir, quotaFile, "-1")
+	}
+	files := []struct {
+		name  string
+		value int64
+	}{{periodFile, l.CPUPeriodMicros}, {quotaFile, l.CPUQuotaMicros}}
+	text, err := os.ReadFile(filepath.Join(dir, periodFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if period, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64); err == nil && period > l.CPUPeriodMicros {
+		slices.Reverse(files)
+	}
+	for _, f := range files {
+		if err := write(dir, f.name, strconv.FormatInt(f.value, 10)); err != nil {
 			return err
 		}
 	}

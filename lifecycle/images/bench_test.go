@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// The cost of a container's start if the image is present: one ImageStatus.
+// The start of a container whose image is present costs one ImageStatus call.
 func BenchmarkEnsure(b *testing.B) {
 	n := &node{}
 	n.preload("web:1")
@@ -40,7 +40,7 @@ func BenchmarkLookup(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if len(k.Lookup("r0.example.io/app")) != 1 {
-					b.Fatal("not found")
+					b.Fatal("no credentials found")
 				}
 			}
 		})

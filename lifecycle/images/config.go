@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
@@ -62,7 +63,7 @@ type Policy struct {
 	Verify Verification
 	// VerifyAllowlist are the repositories for [NeverVerifyAllowlistedImages],
 	// with their registry, without tag and digest. An item that ends in /*
-	// matches all repositories below.
+	// matches all repositories below that path.
 	VerifyAllowlist []string
 }
 
@@ -82,7 +83,8 @@ type Config struct {
 	// Tokens requests service account tokens for Credentials. Optional.
 	Tokens podspec.TokenFunc
 	// Backoff delays the next pull after a failure. Default: the kubelet's,
-	// from 10 s doubling up to 5 min. It must not be used for anything else.
+	// from 10 s doubling up to 5 min. The caller must not use this Backoff for
+	// anything else.
 	Backoff *lifecycle.Backoff
 	// ProgressDeadline is how long one call of PullImage may run without
 	// progress; see Progress. Default [DefaultProgressDeadline].
@@ -120,7 +122,45 @@ type Observer struct {
 	// Pulled is called after every pull, once for all callers that waited for
 	// it.
 	Pulled func(PullInfo)
+	// Awaited is called for each caller of Ensure that has waited for a pull,
+	// successful or not.
+	Awaited func(PullWait)
+	// Verified is called each time that the Manager has decided whether a pod
+	// may use a present image.
+	Verified func(Verdict)
+	// RecordsChanged is called after a change of the stored records, with the
+	// number of intents and of pulled images in the store.
+	RecordsChanged func(intents, pulled int)
 }
+
+// A PullWait describes the time that a caller of Ensure has waited for a pull.
+type PullWait struct {
+	// PodUID is the UID of the pod that needs the image.
+	PodUID types.UID
+	// Began and Ended are when the caller began and stopped to wait.
+	Began, Ended time.Time
+}
+
+// A Verdict is why a pod may use a present image, or why the image must be
+// pulled with the pod's credentials. The values are those of the kubelet's
+// metric imagemanager_image_mustpull_checks_total.
+type Verdict string
+
+// The verdicts.
+const (
+	// PolicyAllowed means that the policy [Policy].Verify lets every pod use
+	// the image.
+	PolicyAllowed Verdict = "credentialPolicyAllowed"
+	// RecordFound means that the image was pulled with a credential that the
+	// pod has.
+	RecordFound Verdict = "credentialRecordFound"
+	// MustAuthenticate means that the image must be pulled with a credential of
+	// the pod.
+	MustAuthenticate Verdict = "mustAuthenticate"
+	// VerificationFailed means that the credentials or the records could not be
+	// read.
+	VerificationFailed Verdict = "error"
+)
 
 // A PullInfo describes a finished pull.
 type PullInfo struct {
@@ -189,6 +229,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Observer.Pulled == nil {
 		c.Observer.Pulled = func(PullInfo) {}
+	}
+	if c.Observer.Awaited == nil {
+		c.Observer.Awaited = func(PullWait) {}
+	}
+	if c.Observer.Verified == nil {
+		c.Observer.Verified = func(Verdict) {}
 	}
 	return c, nil
 }

@@ -12,8 +12,8 @@
 //
 // # What you supply
 //
-// The two calls of [ImageService], which cri.ImageManagerService implements.
-// Everything else in [Config] is optional: the source of Secrets
+// You supply an [ImageService] with two methods; cri.ImageManagerService
+// implements it. Everything else in [Config] is optional: the source of Secrets
 // (podsource.Store), credential providers, limits, leases, and a store for the
 // records of pulls (agent/state). A provider that reads the configuration of a
 // container tool can use a [Keyring].
@@ -21,26 +21,26 @@
 // # What it guarantees
 //
 //  1. Reasons and messages are the kubelet's. A failure is an [*Error]. If the
-//     caller's context is done, Ensure returns another error, and no back-off
-//     starts.
+//     caller's context is done, Ensure returns an error of another type, and no
+//     back-off starts.
 //  2. Callers that request an image at the same time with the same credentials
 //     share one pull. A caller whose context is done does not affect the other
-//     callers. If no other caller waits, it cancels the pull and waits until
-//     the pull has ended.
+//     callers. If the contexts of all waiting callers are done, the pull is
+//     cancelled, and the last caller waits until the pull has ended.
 //  3. Credentials are never in logs, events, errors or records. A [Credential]
 //     prints as a placeholder, also within other values. If the error of a
 //     runtime or a provider contains a credential, the Manager replaces the
 //     credential by the placeholder. Errors about Secrets do not quote the
 //     contents of the Secrets.
 //  4. Credentials are tried in a fixed order. The credentials of Secrets are
-//     first: longest location first, and for one location in the order of the
-//     pod's Secrets. The credentials of providers follow, in the order of the
-//     providers. If there are credentials for an image, it is never pulled
-//     without credentials.
+//     first: the longest location (registry host and path) first, and
+//     credentials for the same location in the order of the pod's Secrets. The
+//     credentials of providers follow, in the order of the providers. If there
+//     are credentials for an image, it is never pulled without credentials.
 //  5. An image that was pulled only with another pod's credentials is pulled
-//     again, unless [Policy.Verify] excludes the image from this (KEP-2535). If
-//     a crash interrupted the pull of an image, or if the result of the pull is
-//     unknown, the image does not count as preloaded.
+//     again, unless [Policy.Verify] excludes the image from verification
+//     (KEP-2535). If a crash interrupted the pull of an image, or if the result
+//     of the pull is unknown, the image does not count as preloaded.
 //  6. After a failed pull, a back-off delays the next pull. If several
 //     containers of a pod waited for the same failed pull, it counts as one
 //     failure.

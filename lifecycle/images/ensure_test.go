@@ -28,7 +28,7 @@ func TestEnsureByPolicy(t *testing.T) {
 		message string
 	}{
 		{
-			name: "present and IfNotPresent is used as it is", image: "web:1", policy: corev1.PullIfNotPresent, present: true,
+			name: "IfNotPresent uses a present image", image: "web:1", policy: corev1.PullIfNotPresent, present: true,
 			events: []string{`a: Normal Pulled: Container image "web:1" already present on machine and can be accessed by the pod`},
 		},
 		{
@@ -74,7 +74,7 @@ func TestEnsureByPolicy(t *testing.T) {
 			events: []string{`a: Normal Pulled: Container image "web:1" already present on machine and can be accessed by the pod`},
 		},
 		{
-			name: "a name that is none", image: "Web:1",
+			name: "an invalid name", image: "Web:1",
 			events: []string{
 				`a: Warning InspectFailed: Failed to apply default image tag "Web:1": couldn't parse image name "Web:1": invalid reference format: repository name (library/Web) must be lowercase`,
 			},
@@ -173,7 +173,7 @@ func TestBackOff(t *testing.T) {
 		require.Equal(t, []string{`a: Normal BackOff: Back-off pulling image "web:1"`}, s.events.take())
 		s.clock.Step(wait)
 	}
-	require.Equal(t, images.ErrImagePull, ask(pod("b")).Reason, "another pod's pull")
+	require.Equal(t, images.ErrImagePull, ask(pod("b")).Reason, "another pod must not back off")
 	require.Len(t, s.node.pulled(), 4)
 	s.Forget("b")
 	require.Equal(t, images.ErrImagePull, ask(pod("b")).Reason, "forgotten")
@@ -185,10 +185,10 @@ func TestBackOff(t *testing.T) {
 	_, err = s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web:1", PullPolicy: corev1.PullAlways})
 	require.Error(t, err)
 	_, err = s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web:1", PullPolicy: corev1.PullAlways})
-	require.Equal(t, s.clock.Now().Add(10*time.Second), refusal(t, err).RetryAt, "success begins afresh")
+	require.Equal(t, s.clock.Now().Add(10*time.Second), refusal(t, err).RetryAt, "a success must reset the back-off")
 }
 
-// A corrected pull secret is used at once.
+// A corrected pull secret is used without back-off.
 func TestChangedCredentialsAreTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	secrets := store{"default/key": secret("key", "reg.example", "me", "wrong")}
@@ -221,12 +221,12 @@ func TestInspectFailure(t *testing.T) {
 	require.Equal(t, []string{`a: Warning InspectFailed: Failed to inspect image "web:1": broken store`}, s.events.take())
 
 	_, err = s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web:2", PullPolicy: corev1.PullAlways})
-	require.Equal(t, images.ImageInspectError, refusal(t, err).Reason, "after the pull")
+	require.Equal(t, images.ImageInspectError, refusal(t, err).Reason, "the inspection after the pull must fail")
 
 	s = newSet(t, nil)
 	s.node.vanish = true
 	_, err = s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web:1"})
-	require.Equal(t, `ImageInspectError: Image "web:1" is gone after its pull`, refusal(t, err).Error())
+	require.Equal(t, `ImageInspectError: Image "web:1" is missing in the runtime after its pull`, refusal(t, err).Error())
 }
 
 func TestEnsure_CancellationIsNotAFailure(t *testing.T) {
@@ -243,7 +243,7 @@ func TestEnsure_CancellationIsNotAFailure(t *testing.T) {
 	require.False(t, isRefusal(err))
 	s.node.registry = nil
 	_, err = s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web:1"})
-	require.NoError(t, err, "there is no back-off")
+	require.NoError(t, err, "there must be no back-off")
 
 	s.node.inspectErr = context.Canceled
 	_, err = s.Ensure(ctx, images.Request{Pod: pod("a"), Image: "web:1"})
@@ -277,7 +277,7 @@ func TestLease(t *testing.T) {
 	l.log = nil
 	_, err = s.Ensure(t.Context(), images.Request{Pod: pod("a"), Container: "main", Image: "no:1", PullPolicy: corev1.PullNever})
 	require.Error(t, err)
-	require.Equal(t, []string{"keep no:1 for a/main 10m0s", "release no:1"}, l.log, "a refusal keeps nothing")
+	require.Equal(t, []string{"keep no:1 for a/main 10m0s", "release no:1"}, l.log, "a failed pull must release its lease")
 }
 
 func TestConfigReportsEveryProblem(t *testing.T) {

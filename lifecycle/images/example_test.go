@@ -42,7 +42,7 @@ func Example() {
 			continue
 		}
 		fmt.Println("there:", got.Image.GetRepoTags(), got.Image.GetSize(), "bytes")
-		got.Release() // once the container is created
+		got.Release() // after the container has been created
 	}
 	// Output:
 	// waiting: ErrImagePull
@@ -72,7 +72,7 @@ func ExampleCredentialProvider() {
 		return
 	}
 	keys, err := images.NewKeyring(&corev1.Secret{
-		Type: corev1.SecretTypeDockerConfigJson, // in real life read from a file
+		Type: corev1.SecretTypeDockerConfigJson, // a real program reads it from a file
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"registry.example":{"auth":"bWU6cGFzcw=="}}}`)},
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ type node struct {
 	inspectErr error
 	// tags are additional names of images.
 	tags []string
-	// vanish makes images disappear once they are pulled.
+	// vanish makes images disappear after their pull.
 	vanish bool
 
 	mu      sync.Mutex
@@ -150,7 +150,7 @@ func pod(name string, secrets ...string) *corev1.Pod {
 	return p
 }
 
-// set is a Manager with fakes for everything it uses.
+// set is a Manager with fakes of all its collaborators.
 type set struct {
 	*images.Manager
 	node   *node
@@ -171,7 +171,7 @@ func newSet(t *testing.T, change func(*images.Config)) *set {
 	return s
 }
 
-// refusal returns err as an *Error and fails the test if it is none.
+// refusal returns err as an *Error, and fails the test if it is another error.
 func refusal(t *testing.T, err error) *images.Error {
 	t.Helper()
 	var e *images.Error

@@ -21,8 +21,9 @@ import (
 // A Request is for one image of a container, or for one image volume.
 type Request struct {
 	// Pod is the pod that uses the image. Its imagePullSecrets are used, its
-	// annotations are passed to the runtime, and events refer to it. Required;
-	// the Manager does not modify the pod.
+	// annotations are passed to the runtime, and events refer to it. If it has no
+	// name, no events are recorded. Required; the Manager does not modify the
+	// pod.
 	Pod *corev1.Pod
 	// Container is the name of the container or volume. It is part of the
 	// lease's owner. If the pod has a container of this name, events refer to
@@ -30,9 +31,9 @@ type Request struct {
 	Container string
 	// Image is the reference as in the spec.
 	Image string
-	// PullPolicy determines when the image is pulled. If empty, it is Always if
-	// the image has the tag latest or neither tag nor digest, and otherwise
-	// IfNotPresent, as in the API server.
+	// PullPolicy determines when the image is pulled. Empty means the API
+	// server's default: Always if the image has the tag latest or has neither
+	// tag nor digest, otherwise IfNotPresent.
 	PullPolicy corev1.PullPolicy
 	// Sandbox is passed to the runtime, and may be nil.
 	Sandbox *runtimeapi.PodSandboxConfig
@@ -96,7 +97,7 @@ func New(cfg Config) (*Manager, error) {
 		return nil, fmt.Errorf("images: %w", err)
 	}
 	m := &Manager{
-		cfg: cfg, records: newRecords(cfg.State, cfg.Clock),
+		cfg: cfg, records: newRecords(cfg.State, cfg.Clock, cfg.Observer.RecordsChanged),
 		inFlight: map[string]*inFlightPull{}, failures: map[backoffKey]failure{},
 	}
 	if cfg.MaxParallelPulls > 0 {
@@ -176,9 +177,12 @@ type wanted struct {
 	name imageref.Ref
 	keys []Credential
 	// hidden are all credentials and tokens of providers. They are removed from
-	// errors, even if they are not in keys. failed are the errors of providers.
+	// errors, even if they are not in keys. failed are the errors that
+	// providers returned.
 	hidden []Credential
 	failed []error
+	// recordUnknown reports whether the record of the image could not be read.
+	recordUnknown bool
 }
 
 func (w *wanted) policy() corev1.PullPolicy {
@@ -204,32 +208,58 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 	}
 	verify := present != nil && m.mustVerify(ctx, w, present)
 	if present != nil && !verify {
+		m.cfg.Observer.Verified(PolicyAllowed)
 		m.event(w.Request, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
 		return present, nil
 	}
 	if present == nil && w.policy() == corev1.PullNever {
 		return nil, m.neverPullError(w)
 	}
-	if err := m.findCredentials(ctx, w); err != nil {
-		return nil, err
+	if !verify {
+		present = nil
 	}
-	if verify && m.mayUse(ctx, w, present) {
+	ok, err := m.hasAccess(ctx, w, present)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok:
 		return present, nil
+	case verify && w.policy() == corev1.PullNever:
+		m.logProviders(ctx, w)
+		return nil, m.neverPullError(w)
+	default:
+		return m.pull(ctx, w)
+	}
+}
+
+// hasAccess finds the credentials of the request, and reports whether they give
+// access to a present image. present may be nil.
+func (m *Manager) hasAccess(ctx context.Context, w *wanted, present *runtimeapi.Image) (ok bool, err error) {
+	verdict := VerificationFailed
+	if present != nil {
+		defer func() { m.cfg.Observer.Verified(verdict) }()
+	}
+	if err := m.findCredentials(ctx, w); err != nil {
+		return false, err
+	}
+	if present != nil && m.mayUse(ctx, w, present) {
+		verdict = RecordFound
+		return true, nil
 	}
 	if len(m.cfg.Credentials) > 0 {
 		if err := m.askProviders(ctx, w); err != nil {
-			return nil, err
+			return false, err
 		}
-		if verify && m.mayUse(ctx, w, present) {
+		if present != nil && m.mayUse(ctx, w, present) {
 			m.logProviders(ctx, w)
-			return present, nil
+			verdict = RecordFound
+			return true, nil
 		}
 	}
-	if verify && w.policy() == corev1.PullNever {
-		m.logProviders(ctx, w)
-		return nil, m.neverPullError(w)
+	if !w.recordUnknown {
+		verdict = MustAuthenticate
 	}
-	return m.pull(ctx, w)
+	return false, nil
 }
 
 // mayUse reports whether the pod has credentials that give access to a present
@@ -238,6 +268,7 @@ func (m *Manager) mayUse(ctx context.Context, w *wanted, present *runtimeapi.Ima
 	ok, err := m.records.allow(ctx, present.GetId(), w.name.Repository, w.keys)
 	if err != nil {
 		// The image is then pulled, which verifies the credentials.
+		w.recordUnknown = true
 		m.cfg.Logger.WarnContext(ctx, "could not read the record of an image pull, credentials must be verified at the registry", "image", w.Image, "err", err)
 		return false
 	}
@@ -257,7 +288,7 @@ func (m *Manager) presentMessage(w *wanted) string {
 
 // neverPullError returns the error for an image that must not be pulled, and
 // that is missing or that the pod has no access to. Both cases have the same
-// message.
+// message, which therefore does not reveal whether the image is present.
 func (m *Manager) neverPullError(w *wanted) error {
 	message := fmt.Sprintf("Container image %q is not present with pull policy of Never", w.Image)
 	m.event(w.Request, corev1.EventTypeWarning, ErrImageNeverPull, message)
@@ -324,7 +355,7 @@ func (m *Manager) lease(w *wanted) func() {
 }
 
 func (m *Manager) event(req Request, kind, reason, message string) {
-	if m.cfg.Events != nil {
+	if m.cfg.Events != nil && req.Pod.Name != "" {
 		m.cfg.Events.Eventf(podspec.ContainerReference(req.Pod, req.Container), kind, reason, "%s", message)
 	}
 }

@@ -27,7 +27,7 @@ type Keyring struct {
 
 // NewKeyring parses the credentials of Secrets of the types
 // kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; it ignores
-// Secrets of other types and nil, as in the kubelet. The error names every
+// Secrets of other types, like the kubelet, and nil. The error names every
 // malformed Secret and does not contain the contents of a Secret.
 func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 	k := &Keyring{byPlace: map[string][]Credential{}}
@@ -58,7 +58,7 @@ func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 // repository if the host matches, the port is the same, and the location's path
 // is a prefix of the repository's path. Each label of the location's host may
 // contain * as a wildcard. Prefixes are compared by characters, not by path
-// components. Locations on index.docker.io apply to repositories on docker.io
+// components. The location index.docker.io applies to repositories on docker.io
 // that match no other location.
 func (k *Keyring) Lookup(repository string) (found []Credential) {
 	if k == nil {

@@ -18,9 +18,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// TestKeyring creates Secrets, one for each list of locations, and looks up
-// repositories: the results are the locations' users in the order of the
-// attempts.
+// TestKeyring creates Secrets, one for each list of locations, and looks up repositories. The
+// results are the users of the matching locations, in the order of the attempts.
 func TestKeyring(t *testing.T) {
 	var k *images.Keyring
 	datadriven.RunTest(t, "testdata/keyring", func(t *testing.T, d *datadriven.TestData) string {
@@ -122,15 +121,15 @@ func TestNewKeyring_OtherSecretsAreIgnored(t *testing.T) {
 	require.Nil(t, images.Credential{}.Auth())
 }
 
-// A damaged Secret does not affect the lookup of the others.
+// A damaged Secret does not affect lookups in the other Secrets.
 func TestNewKeyring_DamagedSecretAmongOthers(t *testing.T) {
 	k, err := images.NewKeyring(configJSON(corev1.SecretTypeDockercfg, corev1.DockerConfigKey, "{"), secret("good", "r.io", "me", "pass"))
 	require.Error(t, err)
 	require.Len(t, k.Lookup("r.io/app"), 1)
 }
 
-// However a credential is printed, alone or inside of another value, its
-// contents are not visible.
+// A credential that is printed in any way, alone or inside of another value, does not show
+// its contents.
 func TestCredential_ContentsAreNeverPrinted(t *testing.T) {
 	k, err := images.NewKeyring(secret("key", "r.io", "the-user", "the-password"))
 	require.NoError(t, err)

@@ -13,11 +13,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// model decides in the simplest way which pods may use a private image without
-// another pull: the pods whose credentials have ever worked for the image.
+// model decides in the simplest way which pods may use a private image without another pull:
+// those whose credentials have ever worked for the image.
 type model struct {
-	passwords map[string]bool // those that pulled it
-	sources   map[string]bool // the Secrets that they were in
+	passwords map[string]bool // passwords with which it was pulled
+	sources   map[string]bool // Secrets that contained these passwords
 	present   bool
 	preloaded bool
 }
@@ -51,20 +51,20 @@ func TestAccessAgainstAModel(t *testing.T) {
 				case 0, 1: // the owner of a Secret changes it
 					passwords[name] = []string{"right", "wrong", "other"}[random.IntN(3)]
 					secrets["default/"+name] = secret(name, "r.io", "me", passwords[name])
-				case 2: // garbage collection
+				case 2: // garbage collection deletes the image
 					s.node.present = nil
 					s.clock.Step(10 * time.Minute)
 					require.NoError(t, s.Prune(t.Context(), nil))
 					m = model{passwords: map[string]bool{}, sources: map[string]bool{}}
 				case 3: // the agent restarts
 					start(s.node)
-				case 4: // somebody loads it by other means
+				case 4: // another program loads the image
 					if !m.present {
 						s.node.preload("r.io/web:1")
 						m.present, m.preloaded = true, true
 					}
 				default:
-					s.clock.Step(time.Hour) // past every back-off
+					s.clock.Step(time.Hour) // longer than every back-off
 					m.step(t, s, name, passwords[name], step)
 				}
 			}
@@ -85,7 +85,7 @@ func (m *model) step(t *testing.T, s *set, name, password string, step int) {
 	_, err := s.Ensure(t.Context(), images.Request{Pod: asks, Image: "r.io/web:1", PullPolicy: corev1.PullIfNotPresent})
 	require.Equal(t, allowed || password == "right", err == nil, "step %d: %v", step, err)
 	if allowed {
-		require.Len(t, s.node.pulled(), pulls, "step %d: it need not be pulled", step)
+		require.Len(t, s.node.pulled(), pulls, "step %d: a pull is unnecessary", step)
 		return
 	}
 	require.Len(t, s.node.pulled(), pulls+1, "step %d", step)

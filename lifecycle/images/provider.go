@@ -19,9 +19,10 @@ import (
 )
 
 // CredentialProvider returns credentials for images that the pod's
-// imagePullSecrets may not cover, such as those of a cloud's registry. It may
-// be called concurrently for several pods, before each pull and before each use
-// of an image that must be verified, so it must cache expensive results.
+// imagePullSecrets may not cover, such as images in the registry of a cloud
+// provider. The Manager may call it concurrently for several pods. It calls it
+// before each pull and before each use of an image that must be verified, so a
+// CredentialProvider must cache expensive results.
 type CredentialProvider interface {
 	// Name returns the provider's name for messages and logs.
 	Name() string
@@ -48,7 +49,7 @@ type CredentialRequest struct {
 	// Repository is the same without tag and digest.
 	Image, Repository string
 	// Tokens requests a token of the pod's service account; its pod argument is
-	// ignored. It is nil if [Config.Tokens] is nil.
+	// ignored. Tokens is nil if [Config.Tokens] is nil.
 	Tokens podspec.TokenFunc
 }
 

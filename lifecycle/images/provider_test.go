@@ -34,7 +34,7 @@ func (p provider) Credentials(ctx context.Context, r images.CredentialRequest) (
 	return p.find(ctx, r)
 }
 
-// returning returns a provider with these passwords of users.
+// returning returns a provider that returns one credential for each of these passwords.
 func returning(name string, passwords ...string) provider {
 	return provider{name, func(context.Context, images.CredentialRequest) (found []*runtimeapi.AuthConfig, err error) {
 		for _, p := range passwords {
@@ -86,8 +86,8 @@ func TestProviders_AreAskedAfterTheSecretsInOrder(t *testing.T) {
 	require.Equal(t, []string{"a r.io/web:latest r.io/web"}, asked)
 }
 
-// An error of a provider does not stop others. It is in the message of a failed
-// pull, and logged otherwise.
+// An error of a provider does not affect other providers. It is part of the message of a
+// failed pull. If the pull succeeds, it is logged.
 func TestProviders_ThatFail(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -108,12 +108,12 @@ func TestProviders_ThatFail(t *testing.T) {
 	_, err := s.Ensure(t.Context(), req)
 	require.Equal(t, "ErrImagePull: "+text, refusal(t, err).Error())
 	require.Equal(t, `a: Warning Failed: Failed to pull image "r.io/web:1": `+text, s.events.take()[1])
-	require.Empty(t, log.String(), "it is not logged and returned")
+	require.Empty(t, log.String(), "a returned error must not be logged")
 
 	password = "right"
 	_, err = s.Ensure(t.Context(), req)
 	require.Equal(t, `ImagePullBackOff: Back-off pulling image "r.io/web:1": ErrImagePull: `+text, refusal(t, err).Error(),
-		"a provider's credentials may differ each time: they don't end a back-off")
+		"a provider's credentials may differ each time, so they must not end a back-off")
 	s.clock.Step(time.Minute)
 	_, err = s.Ensure(t.Context(), req)
 	require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestProviders_ThatFail(t *testing.T) {
 
 	s.node.registry = nil
 	_, err = newSet(t, func(c *images.Config) { c.Credentials = []images.CredentialProvider{failing("only", "no")} }).Ensure(t.Context(), req)
-	require.NoError(t, err, "pulled without credentials")
+	require.NoError(t, err, "the image must be pulled without credentials")
 }
 
 func TestProviders_EndWithTheirContext(t *testing.T) {
@@ -142,8 +142,7 @@ func TestProviders_EndWithTheirContext(t *testing.T) {
 	require.Empty(t, s.node.pulled())
 }
 
-// As in the kubelet, credentials that depend on no service account belong to
-// the node.
+// As in the kubelet, credentials that do not depend on a service account belong to the node.
 func TestProviders_CredentialsOfTheNode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,7 +160,7 @@ func TestProviders_CredentialsOfTheNode(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Len(t, s.node.pulled(), 1)
-	require.Equal(t, 1, asked, "a record that gives access asks nobody")
+	require.Equal(t, 1, asked, "with a record that gives access, the provider must not be called")
 	require.Regexp(t, `"credentialMapping":\{"r.io/web":\{"nodePodsAccessible":true\}\}\}$`, recordIn(t, dir))
 }
 
@@ -208,12 +207,12 @@ func TestProviders_CredentialsOfAServiceAccount(t *testing.T) {
 		return err
 	}
 	require.NoError(t, ask(account("a", "builder"), ""))
-	require.NoError(t, ask(account("b", "builder"), corev1.PullNever), "it has another token, of the same account")
+	require.NoError(t, ask(account("b", "builder"), corev1.PullNever), "another token of the same account must give access")
 	require.Equal(t, images.ErrImageNeverPull, refusal(t, ask(account("c", ""), corev1.PullNever)).Reason)
 	require.Equal(t, images.ErrImagePull, refusal(t, ask(account("c", ""), "")).Reason)
 	require.Regexp(t, `"r.io/web":\{"kubernetesServiceAccounts":\[\{"uid":"uid-1","namespace":"default","name":"builder"\}\]\}\}\}$`, recordIn(t, dir))
 
-	uids["builder"] = "uid-3" // deleted and made anew
+	uids["builder"] = "uid-3" // the service account is deleted and created again
 	require.Equal(t, images.ErrImageNeverPull, refusal(t, ask(account("a", "builder"), corev1.PullNever)).Reason)
 }
 

@@ -42,7 +42,9 @@ func (m *Manager) pull(ctx context.Context, w *wanted) (*runtimeapi.Image, error
 	m.event(w.Request, corev1.EventTypeNormal, EventPulling, fmt.Sprintf("Pulling image %q", w.Image))
 	start := m.cfg.Clock.Now()
 	f := m.join(ctx, w, w.spec.GetImage()+"\x00"+key.credentials)
-	if err := m.await(ctx, f); err != nil {
+	err := m.await(ctx, f)
+	m.cfg.Observer.Awaited(PullWait{PodUID: w.Pod.UID, Began: start, Ended: m.cfg.Clock.Now()})
+	if err != nil {
 		return nil, fmt.Errorf("images: pull %s: %w", w.Image, err)
 	}
 	if f.result.err != nil {
@@ -226,7 +228,7 @@ func (m *Manager) pulledImage(ctx context.Context, w *wanted, id string) (*runti
 		return nil, &Error{Reason: ImageInspectError, Message: fmt.Sprintf("Failed to inspect image %q: %v", w.Image, err), Err: err}
 	}
 	if answer.GetImage().GetId() == "" {
-		return nil, &Error{Reason: ImageInspectError, Message: fmt.Sprintf("Image %q is gone after its pull", w.Image)}
+		return nil, &Error{Reason: ImageInspectError, Message: fmt.Sprintf("Image %q is missing in the runtime after its pull", w.Image)}
 	}
 	return answer.GetImage(), nil
 }

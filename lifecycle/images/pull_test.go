@@ -38,11 +38,11 @@ func TestEnsure_EmptyRuntimeResponses(t *testing.T) {
 	m, err := images.New(images.Config{Images: &mute{}})
 	require.NoError(t, err)
 	_, err = m.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web:1"})
-	require.Equal(t, `ImageInspectError: Image "web:1" is gone after its pull`, refusal(t, err).Error())
+	require.Equal(t, `ImageInspectError: Image "web:1" is missing in the runtime after its pull`, refusal(t, err).Error())
 }
 
-// The runtime gets the pod's annotations, the handler and the sandbox, and
-// ImageStatus gets the name that the pulled image has.
+// The runtime receives the pod's annotations, the handler and the sandbox, and ImageStatus
+// the name of the pulled image.
 func TestEnsure_RuntimeCalls(t *testing.T) {
 	t.Parallel()
 	runtime := &mute{}
@@ -54,7 +54,7 @@ func TestEnsure_RuntimeCalls(t *testing.T) {
 	sandbox := &runtimeapi.PodSandboxConfig{Hostname: "h"}
 	_, err = m.Ensure(t.Context(), images.Request{Pod: p, Image: "web", PullPolicy: corev1.PullIfNotPresent, Sandbox: sandbox})
 	require.Error(t, err)
-	require.Equal(t, before, p, "the pod is not modified")
+	require.Equal(t, before, p, "the pod must not be modified")
 	require.Len(t, runtime.specs, 3)
 	for _, spec := range runtime.specs {
 		require.Equal(t, "web:latest", spec.GetImage())
@@ -66,7 +66,7 @@ func TestEnsure_RuntimeCalls(t *testing.T) {
 	require.Nil(t, runtime.auth)
 }
 
-// Each pod that waited for a failed pull backs off separately.
+// Each pod that waited for a failed shared pull backs off separately.
 func TestSharedFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, nil)
@@ -91,8 +91,8 @@ func TestSharedFailure(t *testing.T) {
 	})
 }
 
-// While two pulls of an image with different credentials run, the end of one
-// does not make the image count as preloaded.
+// While two pulls of an image with different credentials are running, the end of one pull does
+// not make the image count as preloaded.
 func TestRecords_IntentOfTwoPulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, func(c *images.Config) { c.Objects = store{"default/key": secret("key", "r.io", "me", "right")} })
@@ -110,14 +110,14 @@ func TestRecords_IntentOfTwoPulls(t *testing.T) {
 		synctest.Wait()
 		_, err := s.Ensure(t.Context(), images.Request{Pod: pod("b"), Image: "r.io/web:1"})
 		require.Equal(t, images.ErrImagePull, refusal(t, err).Reason)
-		s.node.preload("r.io/web:1") // the runtime shows it a moment before the pull's answer
+		s.node.preload("r.io/web:1") // the image is present in the runtime shortly before the pull returns
 		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("c"), Image: "r.io/web:1", PullPolicy: corev1.PullNever})
 		require.Equal(t, images.ErrImageNeverPull, refusal(t, err).Reason)
 		all.Wait()
 	})
 }
 
-// A very low rate waits long, but not for ever and not zero.
+// At a very low rate, the wait of a pull is limited to a year, and does not overflow to zero.
 func TestTinyRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, func(c *images.Config) { c.QPS = 1e-300 })
@@ -130,7 +130,7 @@ func TestTinyRate(t *testing.T) {
 	})
 }
 
-// The state of failures is deleted when their back-off is over.
+// The state of a failure is deleted when its back-off has ended.
 func TestBackOff_ManyFailingPods(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, nil)

@@ -101,10 +101,11 @@ func allowlisted(list []string, repository string) bool {
 	})
 }
 
-// A record identifies the credentials with which an image was pulled, by
-// repository. It contains references and hashes, and no secrets. The same image
-// may be private under one name and public under another. The format of a
-// record is the format of the kubelet's ImagePulledRecord.
+// A record identifies the credentials with which an image was pulled. It
+// contains references and hashes, and no secrets. It stores them by repository,
+// because the same image may be private in one repository and public in
+// another. The format of a record is the format of the kubelet's
+// ImagePulledRecord.
 type record struct {
 	Kind        string            `json:"kind"`
 	APIVersion  string            `json:"apiVersion"`
@@ -140,7 +141,7 @@ func (a access) allows(credentials []Credential) bool {
 // with returns the access after a pull that succeeded with c. If no credential
 // was needed, or if c belongs to the node, all pods have access. A service
 // account without a UID is not recorded, because a later account of the same
-// name must not get its access.
+// name must not get the access of this account.
 func (a access) with(c Credential) access {
 	switch {
 	case c.belongsToNode():
@@ -169,9 +170,9 @@ type Store interface {
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-// records stores the results of pulls. The intent of a pull is stored while the
-// pull runs, and stays if the result is unknown: an image that the pull may
-// have pulled does not count as preloaded.
+// records stores the results of pulls. While a pull runs, records stores an
+// intent of the pull. If the result of the pull is unknown, the intent is not
+// deleted, so that the image does not count as preloaded.
 type records struct {
 	store Store
 	clock clock.PassiveClock
@@ -183,6 +184,7 @@ type records struct {
 	// unknownResults are the images that a pull with an unknown result may have
 	// pulled.
 	unknownResults map[string]bool
+	changed        func(intents, pulled int) // see Observer.RecordsChanged; may be nil
 }
 
 // pruneGrace is how long a new record is kept even if its image is not in the
@@ -195,11 +197,24 @@ const (
 	pullingPrefix = "image_manager/pulling/"
 )
 
-func newRecords(store Store, c clock.PassiveClock) *records {
+func newRecords(store Store, c clock.PassiveClock, changed func(intents, pulled int)) *records {
 	if store == nil {
 		store = memory{}
 	}
-	return &records{store: store, clock: c, written: map[string]time.Time{}, intents: map[string]int{}, unknownResults: map[string]bool{}}
+	return &records{store: store, clock: c, written: map[string]time.Time{}, intents: map[string]int{}, unknownResults: map[string]bool{}, changed: changed}
+}
+
+// report calls changed with the number of stored records. It does nothing if
+// the store can't be read. Callers hold mu.
+func (r *records) report(ctx context.Context) {
+	if r.changed == nil {
+		return
+	}
+	intents, err := r.store.Keys(ctx, pullingPrefix)
+	pulled, errPulled := r.store.Keys(ctx, pulledPrefix)
+	if errors.Join(err, errPulled) == nil {
+		r.changed(len(intents), len(pulled))
+	}
 }
 
 // known reports whether a record of the image exists, or an intent for one of
@@ -232,6 +247,7 @@ func (r *records) allow(ctx context.Context, id, repository string, credentials 
 func (r *records) intend(ctx context.Context, image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.report(ctx)
 	data, err := json.Marshal(map[string]string{"kind": "ImagePullIntent", "apiVersion": recordVersion, "image": image})
 	if err != nil {
 		return err
@@ -259,6 +275,7 @@ func (r *records) resultUnknown(image string) {
 func (r *records) failed(ctx context.Context, image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.report(ctx)
 	return r.end(ctx, image)
 }
 
@@ -280,6 +297,7 @@ func (r *records) end(ctx context.Context, image string) error {
 func (r *records) pulled(ctx context.Context, image, id, repository string, used Credential) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.report(ctx)
 	if err := r.add(ctx, id, repository, used); err != nil {
 		r.unknownResults[image] = true
 		return errors.Join(err, r.end(ctx, image))
@@ -312,6 +330,7 @@ func (r *records) add(ctx context.Context, id, repository string, used Credentia
 func (r *records) prune(ctx context.Context, present []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.report(ctx)
 	keep := map[string]bool{}
 	for _, id := range present {
 		keep[keyOf(pulledPrefix, id)] = true
@@ -323,8 +342,8 @@ func (r *records) prune(ctx context.Context, present []string) error {
 			delete(r.written, key)
 		}
 	}
-	// Also list the intents: a store that lists a prefix deletes the incomplete
-	// files below it that a killed agent has left.
+	// Also list the intents: when a store lists a prefix, it deletes the
+	// incomplete files below the prefix that a killed agent has left.
 	_, errPulling := r.store.Keys(ctx, pullingPrefix)
 	keys, err := r.store.Keys(ctx, pulledPrefix)
 	errs := []error{errPulling, err}

@@ -34,8 +34,8 @@ func both(t *testing.T, run func(t *testing.T, kept images.Store)) {
 	t.Run("in a folder", func(t *testing.T) { t.Parallel(); run(t, state.Files(filepath.Join(t.TempDir(), "records"))) })
 }
 
-// KEP-2535: an image that one pod's credentials pulled is not available to
-// other pods.
+// KEP-2535: an image that was pulled with one pod's credentials is not
+// available to other pods.
 func TestImagesOfOtherPodsCredentials(t *testing.T) {
 	both(t, func(t *testing.T, kept images.Store) {
 		t.Helper()
@@ -51,7 +51,7 @@ func TestImagesOfOtherPodsCredentials(t *testing.T) {
 		}
 		require.NoError(t, ask(pod("owner", "key"), ""))
 		require.NoError(t, ask(pod("friend", "key"), ""))
-		require.NoError(t, ask(pod("friend", "copy"), ""), "the same credential in another Secret")
+		require.NoError(t, ask(pod("friend", "copy"), ""), "the same credential in another Secret must give access")
 		require.NoError(t, ask(pod("friend", "key"), corev1.PullNever))
 		require.Len(t, s.node.pulled(), 1)
 
@@ -62,18 +62,18 @@ func TestImagesOfOtherPodsCredentials(t *testing.T) {
 			refusal(t, ask(pod("other"), corev1.PullNever)).Error())
 		require.Equal(t, []string{"r.io/web:1 as me", "r.io/web:1 as ", "r.io/web:1 as me"}, s.node.pulled())
 
-		// The owner of the Secret has had access; a new password need not be
-		// verified again.
+		// The Secret gave access before. After a change of its password, no verification is
+		// necessary.
 		secrets["default/key"] = secret("key", "r.io", "me", "new")
 		require.NoError(t, ask(pod("owner", "key"), corev1.PullNever))
 
 		require.NoError(t, s.Prune(t.Context(), nil))
-		require.Error(t, ask(pod("other"), corev1.PullNever), "the list may be older than the pull")
+		require.Error(t, ask(pod("other"), corev1.PullNever), "the image may have been pulled after the list was made")
 		s.clock.Step(10 * time.Minute)
 		require.NoError(t, s.Prune(t.Context(), []string{"id of r.io/web:1"}))
 		require.Error(t, ask(pod("other"), corev1.PullNever))
 		require.NoError(t, s.Prune(t.Context(), nil))
-		require.NoError(t, ask(pod("other"), corev1.PullNever), "not known any more, so preloaded")
+		require.NoError(t, ask(pod("other"), corev1.PullNever), "without records, the image must count as preloaded")
 	})
 }
 
@@ -87,7 +87,7 @@ func TestRecords_AnonymousPullGivesAccessToAllPods(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("b"), Image: "public.io/web:1"})
 		require.NoError(t, err)
-		require.Equal(t, []string{"public.io/web:1 as me", "public.io/web:1 as "}, s.node.pulled(), "b shows that it needs none")
+		require.Equal(t, []string{"public.io/web:1 as me", "public.io/web:1 as "}, s.node.pulled(), "pod b must pull without credentials, which shows that the image needs none")
 		for _, p := range []*corev1.Pod{pod("c"), pod("a", "key")} {
 			_, err = s.Ensure(t.Context(), images.Request{Pod: p, Image: "public.io/web:1", PullPolicy: corev1.PullIfNotPresent})
 			require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestRecords_AnonymousPullGivesAccessToAllPods(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("d"), Image: "public.io/web:1"})
 		require.NoError(t, err)
-		require.Len(t, s.node.pulled(), 3, "everybody's it stays")
+		require.Len(t, s.node.pulled(), 3, "the image must stay available to all pods")
 	})
 }
 
@@ -130,8 +130,8 @@ func TestVerificationPolicies(t *testing.T) {
 	}
 }
 
-// Records survive a restart of the agent, also the records of a pull whose end
-// the agent did not observe.
+// Records survive a restart of the agent, including the records of a pull whose end the agent
+// did not observe.
 func TestRecordsAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -152,7 +152,7 @@ func TestRecordsAfterARestart(t *testing.T) {
 	_, err = second.Ensure(t.Context(), images.Request{Pod: pod("b", "key"), Image: "r.io/web:1", PullPolicy: corev1.PullNever})
 	require.NoError(t, err)
 
-	// The agent crashed between the pull and its record.
+	// The agent was killed between the pull and its record.
 	second.node.vanish = true
 	second.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error {
 		third := start()
@@ -166,11 +166,11 @@ func TestRecordsAfterARestart(t *testing.T) {
 	fourth := start()
 	fourth.node.preload("r.io/two:1")
 	_, err = fourth.Ensure(t.Context(), images.Request{Pod: pod("b"), Image: "r.io/two:1", PullPolicy: corev1.PullNever})
-	require.NoError(t, err, "a pull that failed brought nothing")
+	require.NoError(t, err, "a failed pull must not change the access")
 }
 
-// A crash during a pull leaves an image whose credentials were never verified.
-// A failed attempt without access must not make it count as preloaded.
+// A crash during a pull leaves an image whose credentials were never verified. A failed
+// attempt without access must not make the image count as preloaded.
 func TestRecords_FailedPullKeepsTheDoubtOfACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -184,7 +184,7 @@ func TestRecords_FailedPullKeepsTheDoubtOfACrash(t *testing.T) {
 	crashed := start()
 	var after *set
 	crashed.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error {
-		after = start() // and the agent's end is here
+		after = start() // the agent is killed at this point
 		after.node.preload("r.io/web:1")
 		for range 2 {
 			_, err := after.Ensure(t.Context(), images.Request{Pod: pod("stranger"), Image: "r.io/web:1"})
@@ -192,7 +192,7 @@ func TestRecords_FailedPullKeepsTheDoubtOfACrash(t *testing.T) {
 			after.clock.Step(time.Hour)
 		}
 		_, err := start().Ensure(t.Context(), images.Request{Pod: pod("b", "key"), Image: "r.io/web:1"})
-		require.NoError(t, err, "who has access clears it")
+		require.NoError(t, err, "a successful verification must remove the uncertainty")
 		return errors.New("never seen")
 	}
 	_, _ = crashed.Ensure(t.Context(), images.Request{Pod: pod("a", "key"), Image: "r.io/web:1"})
@@ -214,19 +214,19 @@ func TestRecords_DoubtAppliesToEveryNameOfAnImage(t *testing.T) {
 		s.node.tags = []string{"<none>:<none>", tag}
 		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("stranger"), Image: digest, PullPolicy: corev1.PullNever})
 		if tag == "docker.io/library/web:1" {
-			require.NoError(t, err, "another image")
+			require.NoError(t, err, "another image must not be affected")
 			continue
 		}
 		require.Equal(t, images.ErrImageNeverPull, refusal(t, err).Reason)
 	}
 }
 
-// After a cancelled pull it is unknown whether the runtime continues it.
+// After a cancelled pull it is unknown whether the runtime continues the pull.
 func TestEnsure_ImageArrivesAfterACancelledPull(t *testing.T) {
 	for name, answer := range map[string]error{
-		"the runtime restarted": grpcstatus.Error(codes.Unavailable, "connection closed"),
-		"its deadline":          grpcstatus.Error(codes.DeadlineExceeded, "too late"),
-		"it was cancelled":      grpcstatus.Error(codes.Canceled, "stop"),
+		"the runtime restarted":    grpcstatus.Error(codes.Unavailable, "connection closed"),
+		"the deadline is exceeded": grpcstatus.Error(codes.DeadlineExceeded, "too late"),
+		"the call was cancelled":   grpcstatus.Error(codes.Canceled, "stop"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,8 +251,8 @@ func TestEnsure_ImageArrivesAfterACancelledPull(t *testing.T) {
 	}
 }
 
-// Records contain no credentials and are not readable by others; a damaged
-// record gives no access.
+// Records contain no credentials and are not readable by other users. A damaged record gives
+// no access.
 func TestRecordFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -266,7 +266,7 @@ func TestRecordFiles(t *testing.T) {
 	files, err := filepath.Glob(dir + "/image_manager/*/*")
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	require.Regexp(t, `/image_manager/pulled/sha256-[0-9a-f]{64}$`, files[0], "as in the kubelet")
+	require.Regexp(t, `/image_manager/pulled/sha256-[0-9a-f]{64}$`, files[0], "the file must have the kubelet's name")
 	data, err := os.ReadFile(files[0])
 	require.NoError(t, err)
 	require.Regexp(t, `^\{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","imageRef":"id of r.io/web:1","credentialMapping":\{"r.io/web":`+
@@ -280,7 +280,7 @@ func TestRecordFiles(t *testing.T) {
 		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("b"), Image: "r.io/web:1", PullPolicy: corev1.PullNever})
 		require.Error(t, err)
 		_, err = s.Ensure(t.Context(), req)
-		require.NoError(t, err, "pulled again, and recorded again")
+		require.NoError(t, err, "the image must be pulled and recorded again")
 	}
 	require.Len(t, s.node.pulled(), 4)
 }
@@ -302,7 +302,7 @@ func TestPrune_RemovesWhatAKilledAgentLeftHalfWritten(t *testing.T) {
 	require.FileExists(t, intent)
 }
 
-// A pull does not begin if its intent cannot be recorded.
+// A pull does not start if its intent cannot be recorded.
 func TestRecords_FailedWrites(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "file")

@@ -47,7 +47,7 @@ func TestPull_CredentialsAreRemovedFromErrors(t *testing.T) {
 				return answer("denied for " + both + " = " + base64.StdEncoding.EncodeToString([]byte(both)))
 			}
 			req := images.Request{Pod: pod("a", "one", "two"), Image: "r.io/web:1"}
-			for range 2 { // fails, then backs off
+			for range 2 { // the first call fails, the second is in back-off
 				_, err := s.Ensure(t.Context(), req)
 				require.Error(t, err)
 				for e := err; e != nil; e = errors.Unwrap(e) {
@@ -63,8 +63,9 @@ func TestPull_CredentialsAreRemovedFromErrors(t *testing.T) {
 	}
 }
 
-// Neither the credentials of a provider nor the token that it got are visible
-// anywhere, even if the provider or the runtime repeats them in an error.
+// Neither the credentials of a provider nor the token that the provider got are
+// visible anywhere, even if the provider or the runtime repeats them in an
+// error.
 func TestProviders_SecretsAreRemovedFromErrors(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -115,15 +116,15 @@ func TestProviders_SecretsAreRemovedFromErrors(t *testing.T) {
 	}
 }
 
-// Credentials are repeated in URLs, headers and quotes, and one may be part of
+// Credentials are repeated in URLs, headers and quotes, and one credential may be part of
 // another.
 func TestPull_EncodedCredentialsAreRemovedFromErrors(t *testing.T) {
 	t.Parallel()
 	const user, password, longer = "me", `p@ss/"wörd"+1`, `p@ss/"wörd"+1 and more`
 	for name, spell := range map[string]func(string) string{
-		"as it is": func(p string) string { return p },
-		"query":    url.QueryEscape,
-		"path":     url.PathEscape,
+		"unchanged": func(p string) string { return p },
+		"query":     url.QueryEscape,
+		"path":      url.PathEscape,
 		"userinfo": func(p string) string {
 			return (&url.URL{Scheme: "https", User: url.UserPassword(user, p), Host: "r.io"}).String()
 		},
@@ -167,7 +168,7 @@ func TestCredentialsAreTriedInOrder(t *testing.T) {
 	require.Equal(t, "ErrImagePull: [denied for longer, denied for first]", refusal(t, err).Error())
 }
 
-// Without its Secrets a pull may still succeed, as in the kubelet.
+// As in the kubelet, a pull may succeed although its Secrets are missing.
 func TestMissingSecretsAreAnEvent(t *testing.T) {
 	for name, secrets := range map[string]podspec.Objects{"not there": store{}, "no Secrets at all": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -192,5 +193,5 @@ func TestMalformedSecret(t *testing.T) {
 	require.Empty(t, s.node.pulled())
 	s.node.preload("r.io/web:1")
 	_, err = s.Ensure(t.Context(), req)
-	require.NoError(t, err, "an image that is there needs none")
+	require.NoError(t, err, "a present image must need no Secret")
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// slow returns a registry that takes the time d.
+// slow returns a registry whose pulls last for d.
 func slow(d time.Duration) func(context.Context, string, *runtimeapi.AuthConfig) error {
 	return func(ctx context.Context, _ string, _ *runtimeapi.AuthConfig) error {
 		select {
@@ -53,7 +53,7 @@ func TestSameImageIsPulledOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.ElementsMatch(t, []string{"web:1 as ", "web:1 as me"}, s.node.pulled(), "one for each set of credentials")
+		require.ElementsMatch(t, []string{"web:1 as ", "web:1 as me"}, s.node.pulled(), "one pull for each set of credentials")
 	})
 }
 
@@ -92,7 +92,7 @@ func TestEnsure_CancelledCallerDoesNotAffectOthers(t *testing.T) {
 			require.NoError(t, err)
 		})
 		synctest.Wait()
-		cancel() // it began the pull
+		cancel() // this caller has started the pull
 		all.Wait()
 		require.Len(t, s.node.pulled(), 1)
 	})
@@ -117,7 +117,7 @@ func TestEnsure_LastCallerCancelsThePull(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.Equal(t, 1, stopped, "and it is over when the last returns")
+		require.Equal(t, 1, stopped, "the pull must stop when the last caller returns")
 		s.node.registry = nil
 		_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web:1"})
 		require.NoError(t, err)
@@ -230,7 +230,7 @@ func TestRateLimit(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "f:1"})
 		require.NoError(t, err)
-		require.Equal(t, 6*time.Second, time.Since(start), "who gave up took no turn")
+		require.Equal(t, 6*time.Second, time.Since(start), "a cancelled caller must not delay the others")
 	})
 }
 
@@ -248,7 +248,7 @@ func TestProgress(t *testing.T) {
 		})
 		s.node.registry = slow(24 * time.Minute)
 		_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "a:1"})
-		require.NoError(t, err, "longer than the deadline, but it moved")
+		require.NoError(t, err, "a pull that makes progress may exceed the deadline")
 		s.node.registry = slow(time.Hour)
 		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "b:1"})
 		require.Equal(t, "ErrImagePull: the pull made no progress in 10m0s", refusal(t, err).Error())

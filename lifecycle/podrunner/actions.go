@@ -21,8 +21,9 @@ type Actions struct {
 	Kill []Kill
 	// RestartAll is set if all containers are removed so that the pod starts
 	// again in its sandbox. Kill and Remove must then be carried out in order,
-	// up to the first error, because the last entry of Remove is the container
-	// that requested the restart.
+	// up to the first error. The last entry of Remove is the container that
+	// requested the restart. It must be removed last, because it identifies an
+	// unfinished restart.
 	RestartAll *RestartAll
 	// Restarting is true until a restart of all containers is complete. The
 	// caller passes it to the next plan as [Input].Restarting, because the
@@ -34,9 +35,9 @@ type Actions struct {
 	Remove []Remove
 	// Pin are the changes of CPUs and memory nodes of running containers.
 	Pin []Pin
-	// Update are the resources to change while containers run. In this order,
-	// the limits of the pod are never lower than the sum of its containers'
-	// limits.
+	// Update are the resources to change while containers run. They must be
+	// changed in this order, so that the limits of the pod are never lower than
+	// the sum of its containers' limits.
 	Update []Resize
 	// NoUpdate is why a needed change of resources is not made.
 	NoUpdate Reason

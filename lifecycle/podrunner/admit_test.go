@@ -23,15 +23,15 @@ func TestAdmit(t *testing.T) {
 		node podrunner.Node
 		want string
 	}{
-		"nothing asked":        {},
-		"linux":                {spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Linux}}},
-		"windows":              {spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}, want: "PodOSNotSupported: Failed to admit pod as the OS field doesn't match node OS"},
-		"a safe sysctl":        {spec: corev1.PodSpec{SecurityContext: sysctl("net.ipv4.tcp_syncookies")}},
-		"spelled with slashes": {spec: corev1.PodSpec{SecurityContext: sysctl("net/ipv4/tcp_syncookies")}},
-		"an unsafe sysctl":     {spec: corev1.PodSpec{SecurityContext: sysctl("net.core.somaxconn")}, want: `SysctlForbidden: forbidden sysctl: "net.core.somaxconn" not allowlisted`},
-		"one that is allowed":  {spec: corev1.PodSpec{SecurityContext: sysctl("net.core.somaxconn")}, node: unsafe},
-		"allowed by a prefix":  {spec: corev1.PodSpec{SecurityContext: sysctl("kernel.msgmax")}, node: unsafe},
-		"the node's, though allowed": {
+		"nothing asked":                    {},
+		"linux":                            {spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Linux}}},
+		"windows":                          {spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}, want: "PodOSNotSupported: Failed to admit pod as the OS field doesn't match node OS"},
+		"a safe sysctl":                    {spec: corev1.PodSpec{SecurityContext: sysctl("net.ipv4.tcp_syncookies")}},
+		"a safe sysctl with slashes":       {spec: corev1.PodSpec{SecurityContext: sysctl("net/ipv4/tcp_syncookies")}},
+		"an unsafe sysctl":                 {spec: corev1.PodSpec{SecurityContext: sysctl("net.core.somaxconn")}, want: `SysctlForbidden: forbidden sysctl: "net.core.somaxconn" not allowlisted`},
+		"an unsafe sysctl that is allowed": {spec: corev1.PodSpec{SecurityContext: sysctl("net.core.somaxconn")}, node: unsafe},
+		"allowed by a prefix":              {spec: corev1.PodSpec{SecurityContext: sysctl("kernel.msgmax")}, node: unsafe},
+		"a sysctl without a namespace, though allowed": {
 			spec: corev1.PodSpec{SecurityContext: sysctl("vm.swappiness")}, node: unsafe,
 			want: `SysctlForbidden: forbidden sysctl: "vm.swappiness" not allowlisted`,
 		},
@@ -48,11 +48,11 @@ func TestAdmit(t *testing.T) {
 			spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroupsPolicy: new(corev1.SupplementalGroupsPolicyStrict)}},
 			want: "SupplementalGroupsPolicyNotSupported: SupplementalGroupsPolicy=Strict is not supported in this node",
 		},
-		"groups, strict, on a runtime that can": {
+		"groups, strict, on a runtime with support": {
 			spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroupsPolicy: new(corev1.SupplementalGroupsPolicyStrict)}},
 			node: podrunner.Node{Facts: podrunner.Facts{Runtime: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}}},
 		},
-		"AppArmor that is not there": {
+		"AppArmor is not enabled": {
 			spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}}},
 			want: "AppArmor: Cannot enforce AppArmor: AppArmor is not enabled on the host",
 		},
@@ -122,7 +122,7 @@ func TestUserNamespaces(t *testing.T) {
 	for want, node := range map[string]podrunner.Node{
 		"can't set `spec.hostUsers: false`, runtime does not support user namespaces": {},
 		"can't set `spec.hostUsers: false`, this node has no IDs for user namespaces": {Facts: podrunner.Facts{Handler: can}},
-		"create user namespace: no IDs were acquired for the pod":                     {Facts: podrunner.Facts{Handler: can}, UserNamespace: func(types.UID) (podrunner.IDRange, bool) { return podrunner.IDRange{}, false }},
+		"create user namespace: no user IDs are allocated to the pod":                 {Facts: podrunner.Facts{Handler: can}, UserNamespace: func(types.UID) (podrunner.IDRange, bool) { return podrunner.IDRange{}, false }},
 	} {
 		require.EqualError(t, podrunner.CheckSandbox(pod, node), want)
 		require.Equal(t, runtimeapi.NamespaceMode_NODE,

@@ -11,11 +11,11 @@ import (
 )
 
 // attempts returns the restart count of the next instance of a container that
-// is not in the runtime: one more than the highest count in the names of its
-// log files, as in the kubelet, so that counts continue and no log is
-// overwritten. Names come from manifests, and pods may be able to write below
-// LogRoot, so attempts follows no link out of LogRoot. If there are no log
-// files, attempts returns zero.
+// is not in the runtime. It is one more than the highest count in the names of
+// the container's log files, as in the kubelet. Thus counts continue, and no
+// log is overwritten. Names come from manifests, and pods may be able to write
+// below LogRoot, so attempts follows no link out of LogRoot. If there are no
+// log files, attempts returns zero.
 func (r *Runner) attempts(pod *corev1.Pod, name string) uint32 {
 	folder := logFolder(pod.Namespace, pod.Name, pod.UID)
 	if r.cfg.LogRoot == "" || checkFolders(folder, name) != nil {
@@ -23,14 +23,14 @@ func (r *Runner) attempts(pod *corev1.Pod, name string) uint32 {
 	}
 	root, err := safeopen.Root(r.cfg.LogRoot)
 	if err != nil {
-		return 0 // without logs the container has not run
+		return 0 // without a log directory, assume that the container has not run
 	}
 	logs, _ := safeopen.ReadNames(root, filepath.Join(folder, name))
 	_ = root.Close() // root was only read
 	return nextAttempt(logs)
 }
 
-// nextAttempt returns the count after the highest restart count in the names of
+// nextAttempt returns one more than the highest restart count in the names of
 // log files, such as 3.log, or 3.log.20060102-150405 after rotation.
 func nextAttempt(logs []string) (next uint32) {
 	for _, name := range logs {

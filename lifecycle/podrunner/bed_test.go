@@ -50,8 +50,8 @@ type bed struct {
 	root   string // RootDir, if the test sets it
 	plans  []string
 	held   *leases
-	calls  int                               // number of calls that did has returned
-	probes map[string]podrunner.ProbeResults // by container ID; a container without an entry has started
+	calls  int                               // number of calls that bed.did has returned
+	probes map[string]podrunner.ProbeResults // by container ID; a container without an entry counts as started
 }
 
 func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
@@ -160,7 +160,7 @@ func (i ifNotPresent) Ensure(ctx context.Context, req images.Request) (images.Re
 	return i.Images.Ensure(ctx, req)
 }
 
-// look returns the pod's status, read from the node as pleg reads it.
+// look inspects the pod as pleg does, and returns its status.
 func (b *bed) look(uid types.UID) *podcache.Status {
 	b.t.Helper()
 	ctx, s := b.t.Context(), &podcache.Status{UID: uid, SandboxOf: map[string]string{}}
@@ -193,7 +193,7 @@ func (b *bed) sync(pod *corev1.Pod) error {
 	return err
 }
 
-// did returns the calls that changed the node since the last call of did.
+// did returns the calls that changed the node since its last call.
 func (b *bed) did() []string {
 	var out []string
 	all := b.node.Calls()

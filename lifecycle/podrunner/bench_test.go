@@ -28,7 +28,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// settled returns a pod in which everything runs as specified.
+// settled returns a pod whose containers all run as specified.
 func settled(tb testing.TB, containers int) podrunner.Input {
 	tb.Helper()
 	var spec, status strings.Builder
@@ -40,7 +40,8 @@ func settled(tb testing.TB, containers int) podrunner.Input {
 	return newSituation(tb, d).input()
 }
 
-// TestPlan_UnchangedPodIsCheap: most of the cost is the hash of each container.
+// TestPlan_UnchangedPodIsCheap limits the allocations. Most of them are for the hash of each
+// container.
 func TestPlan_UnchangedPodIsCheap(t *testing.T) {
 	in := settled(t, 10)
 	allocs := testing.AllocsPerRun(100, func() { podrunner.Plan(in) })

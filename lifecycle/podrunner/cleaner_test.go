@@ -3,6 +3,7 @@ package podrunner_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -32,8 +33,8 @@ func (v *slowVolumes) Unmount(_ context.Context, uid types.UID) error {
 	return nil
 }
 
-// TestRemovePod_OneCleanupAtATime runs the worker's last sync and a removal of
-// the same pod concurrently, while another pod is removed.
+// TestRemovePod_OneCleanupAtATime runs the worker's last sync and a removal of the same pod
+// concurrently, during the removal of another pod.
 func TestRemovePod_OneCleanupAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,13 +70,59 @@ func TestRemovePod_OneCleanupAtATime(t *testing.T) {
 		for range 3 {
 			require.NoError(t, <-errs)
 		}
-		require.ElementsMatch(t, []string{"unmounted uid", "unmount uid", "unmounted uid", "unmounted other"}, volumes.take())
+		require.ElementsMatch(t, []string{"unmounted uid", "unmounted other"}, volumes.take(), "RemovePod must not release again what SyncTerminatedPod has released")
 		require.Zero(t, s.runner.PodsLocked())
 	})
 }
 
-// TestRemovePod_RuntimeRefusesRemoval: volumes and cgroup are removed when
-// nothing runs, even if the runtime never removes a container.
+// TestRemovePod_ReleasesOnce checks that RemovePod does not release a pod again that
+// SyncTerminatedPod has released, unless the pod was synced since.
+func TestRemovePod_ReleasesOnce(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := mounting(podOf(nil, "app"), "data")
+	unmounts := func() (n int) {
+		for _, call := range s.volumes.take() {
+			if strings.HasPrefix(call, "unmount") {
+				n++
+			}
+		}
+		return n
+	}
+	terminated := func() error {
+		return s.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: s.look(pod.UID)})
+	}
+	for _, again := range []bool{false, true} {
+		require.NoError(t, s.sync(pod))
+		require.NoError(t, s.terminate(pod, time.Second))
+		require.Zero(t, unmounts())
+		require.NoError(t, terminated())
+		require.Equal(t, 1, unmounts())
+		if again { // a sync after the release, as for a static pod that was created again
+			require.NoError(t, s.sync(pod))
+			require.NoError(t, s.terminate(pod, time.Second))
+		}
+		require.NoError(t, s.runner.RemovePod(t.Context(), s.look(pod.UID)))
+		require.Equal(t, map[bool]int{false: 0, true: 1}[again], unmounts())
+	}
+}
+
+func TestSyncTerminatedPod_RefusesStaleStatus(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := mounting(podOf(nil, "app"), "data")
+	require.NoError(t, s.sync(pod))
+	require.NoError(t, s.terminate(pod, time.Second))
+	s.volumes.take()
+	stale := *s.look(pod.UID)
+	stale.Stale = true
+	err := s.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: &stale})
+	require.EqualError(t, err, "pod uid: the pod's status is stale")
+	require.Empty(t, s.volumes.take())
+}
+
+// TestRemovePod_RuntimeRefusesRemoval checks that volumes and cgroup are removed when no
+// container is running, even if the runtime never removes a container.
 func TestRemovePod_RuntimeRefusesRemoval(t *testing.T) {
 	t.Parallel()
 	var unknown error
@@ -103,21 +150,21 @@ func TestRemovePod_RuntimeRefusesRemoval(t *testing.T) {
 	err := remove()
 	require.ErrorIs(t, err, unknown)
 	require.ErrorContains(t, err, "there is a runc init")
-	require.Empty(t, append(s.volumes.take(), s.cgroups.take()...), "the pod may run")
+	require.Empty(t, append(s.volumes.take(), s.cgroups.take()...), "the pod may be running, so nothing may be released")
 
 	unknown = nil
 	err = remove()
 	require.ErrorContains(t, err, "there is a runc init")
 	require.Equal(t, []string{"unmount uid"}, s.volumes.take())
 	require.Equal(t, []string{"remove uid"}, s.cgroups.take())
-	require.Contains(t, s.files(), "uid/etc-hosts", "the container is there still")
+	require.Contains(t, s.files(), "uid/etc-hosts", "the files must be kept, because the container still exists")
 
 	require.NoError(t, remove())
 	require.Empty(t, s.files())
 }
 
-// TestRemovePod_ContainerRunsAgain: the caller's status is older than a running
-// container.
+// TestRemovePod_ContainerRunsAgain checks the case that the caller's status is older than a
+// running container.
 func TestRemovePod_ContainerRunsAgain(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
@@ -143,7 +190,7 @@ func TestUserIDsAreReleasedAfterTheirProcesses(t *testing.T) {
 	s.cgroups.busy = 1
 	require.Error(t, s.runner.RemovePod(t.Context(), &podcache.Status{UID: "uid"}))
 	_, has := s.ids.Lookup("uid")
-	require.True(t, has, "processes may have them")
+	require.True(t, has, "processes may have these user IDs, so the range must be kept")
 	require.NoError(t, s.runner.RemovePod(t.Context(), &podcache.Status{UID: "uid"}))
 	_, has = s.ids.Lookup("uid")
 	require.False(t, has)

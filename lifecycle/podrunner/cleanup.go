@@ -54,10 +54,10 @@ func (p *planner) leftovers() {
 		used[p.Status.SandboxOf[s.GetId()]] = true
 	}
 	for i, s := range p.Status.Sandboxes {
-		// StopPod stops an old sandbox that is ready; the next plan removes
-		// this sandbox.
+		// If an old sandbox is ready, this plan has StopPod set, which stops
+		// the sandbox. The next plan removes it.
 		if i > 0 && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY && !used[s.GetId()] {
-			p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: s.GetMetadata().GetName(), Sandbox: true, Reason: "a newer sandbox replaced it"})
+			p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: s.GetMetadata().GetName(), Sandbox: true, Reason: "a newer sandbox replaced this sandbox"})
 		}
 	}
 }

@@ -144,11 +144,12 @@ type Config struct {
 	// calls Inject before it creates an instance of a container. If Inject
 	// returns an error, the container waits with the reason
 	// CreateContainerConfigError. The Runner also calls Inject in each sync for
-	// each running container. It then changes the container's CPUs and memory
-	// nodes if they differ from the last known values; if Inject returns an
-	// error, they do not change. Inject needs a Resizer. If Inject is set, pods
-	// may request extended resources that are in [Facts].Allocatable. Nil:
-	// containers get only what is in their spec.
+	// each running container. If Inject then returns CPUs or memory nodes that
+	// differ from the container's last known values, the Runner assigns them to
+	// the container. If Inject returns an error, the Runner changes nothing.
+	// Inject needs a Resizer. If Inject is set, pods may request extended
+	// resources that are in [Facts].Allocatable. Nil: containers get only what
+	// is in their spec.
 	Inject func(context.Context, resources.ContainerRequest) (resources.Injection, error)
 	// Probes returns the probe results of the container with the given ID, see
 	// [Input.Probes]. Nil: no container is probed.
@@ -160,12 +161,12 @@ type Config struct {
 	// Required.
 	Refresh func(context.Context, types.UID) (*podcache.Status, error)
 	// ParallelStarts is the maximum number of pods that start in the runtime at
-	// the same time. The start of a pod lasts from its sandbox to its last
-	// container. Other pods wait in order of arrival. After one second, a start
-	// no longer counts, and the next pod may start. So the limit reduces the
-	// competition for processors, but a slow network or registry does not block
-	// other pods. Default: three for each processor. A higher number is useful
-	// if the runtime is on another machine.
+	// the same time. The start of a pod lasts from the creation of its sandbox
+	// to the start of its last container. Other pods wait in order of arrival.
+	// After one second, a start no longer counts, and the next pod may start.
+	// So the limit reduces the competition for processors, but a slow network
+	// or registry does not block other pods. Default: three for each processor.
+	// A higher number is useful if the runtime is on another machine.
 	ParallelStarts int
 	// Exited returns a channel that is closed when the container with the given
 	// ID has ended. The Runner then cancels the hooks of the container. If
@@ -183,8 +184,9 @@ type Config struct {
 	// ContainerLogs is the directory with a link to the log of each container,
 	// as in the kubelet's /var/log/containers, which log shippers read. It is
 	// created if it is missing. containergc removes the links, see
-	// containergc.Config.ContainerLogs. ContainerLogs is an absolute path,
-	// which requires LogRoot, or empty. If it is empty, no links are created.
+	// containergc.Config.ContainerLogs. ContainerLogs is an absolute path, or
+	// empty. An absolute path requires LogRoot. If ContainerLogs is empty, no
+	// links are created.
 	ContainerLogs string
 	// RootDir is the directory of the other files of pods: hosts files,
 	// termination messages, and sub-paths. These files are below
@@ -237,6 +239,10 @@ type Observer struct {
 	// started_containers_total and started_containers_errors_total.
 	// ContainerStarted is not called while a container backs off.
 	ContainerStarted func(ContainerStart)
+	// Resized is called after an attempt to carry out the changes of resources
+	// of a plan. It corresponds to the kubelet's metric
+	// pod_resize_duration_milliseconds.
+	Resized func(pod *corev1.Pod, took time.Duration, err error)
 }
 
 // A ContainerStart describes an attempt to start a container.
@@ -273,10 +279,10 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.ContainerLogs != "" && c.LogRoot == "" {
-		errs = append(errs, errors.New("field ContainerLogs: needs LogRoot, because there are no logs to link to without it"))
+		errs = append(errs, errors.New("field ContainerLogs requires LogRoot: without LogRoot there are no log files to link to"))
 	}
 	if c.Inject != nil && c.Resizer == nil {
-		errs = append(errs, errors.New("field Inject: needs Resizer, because the CPUs of running containers can't be changed without it"))
+		errs = append(errs, errors.New("field Inject requires Resizer, which changes the CPUs of running containers"))
 	}
 	if c.PostStartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("field PostStartTimeout: %v is negative", c.PostStartTimeout))

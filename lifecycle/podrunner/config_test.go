@@ -43,9 +43,9 @@ func TestSandboxConfig(t *testing.T) {
 	require.Equal(t, "/logs/ns_pod_uid", c.GetLogDirectory())
 	require.Equal(t, map[string]string{
 		"app": "web", crilabels.PodName: "pod", crilabels.PodNamespace: "ns", crilabels.PodUID: "uid", crilabels.Agent: "agent",
-	}, c.GetLabels(), "a pod can't name its agent")
+	}, c.GetLabels(), "a pod must not be able to set the agent's label")
 	require.Equal(t, map[string]string{"note": "1"}, c.GetAnnotations())
-	require.Nil(t, c.GetDnsConfig(), "the runtime copies the host's")
+	require.Nil(t, c.GetDnsConfig(), "must be empty, because the runtime copies the host's")
 	require.Equal(t, []*runtimeapi.PortMapping{
 		{ContainerPort: 80}, {Protocol: runtimeapi.Protocol_UDP, ContainerPort: 53, HostPort: 5353, HostIp: "127.0.0.1"},
 	}, c.GetPortMappings())
@@ -55,7 +55,7 @@ func TestSandboxConfig(t *testing.T) {
 	require.Equal(t, int64(8), sc.GetRunAsGroup().GetValue())
 	require.Equal(t, []int64{9}, sc.GetSupplementalGroups())
 	require.Equal(t, runtimeapi.NamespaceMode_POD, sc.GetNamespaceOptions().GetNetwork())
-	require.Equal(t, runtimeapi.SecurityProfile_RuntimeDefault, sc.GetSeccomp().GetProfileType(), "though its containers have none")
+	require.Equal(t, runtimeapi.SecurityProfile_RuntimeDefault, sc.GetSeccomp().GetProfileType(), "the sandbox must have the profile, although its containers have none")
 }
 
 func TestSandboxConfig_PrivilegedInitContainer(t *testing.T) {
@@ -68,8 +68,8 @@ func TestSandboxConfig_PrivilegedInitContainer(t *testing.T) {
 		Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}},
 	}}
 	c := podrunner.SandboxConfig(pod, 0, testNode())
-	require.True(t, c.GetLinux().GetSecurityContext().GetPrivileged(), "or the runtime refuses the container")
-	require.Empty(t, c.GetPortMappings(), "as in the kubelet")
+	require.True(t, c.GetLinux().GetSecurityContext().GetPrivileged(), "must be privileged, because the runtime otherwise rejects the container")
+	require.Empty(t, c.GetPortMappings(), "port mappings must be the kubelet's")
 }
 
 func TestPortMappingsOfRepeatedPorts(t *testing.T) {
@@ -88,10 +88,10 @@ func TestPortMappingsOfRepeatedPorts(t *testing.T) {
 		{ContainerPort: 81},
 		{ContainerPort: 80},
 		{Protocol: runtimeapi.Protocol_UDP, ContainerPort: 80},
-	}, podrunner.SandboxConfig(pod, 0, testNode()).GetPortMappings(), "once in a container")
+	}, podrunner.SandboxConfig(pod, 0, testNode()).GetPortMappings(), "duplicate ports of one container must be removed")
 }
 
-// The kubelet reports the first problem in this order, and a status shows one.
+// The kubelet reports the first problem in this order, and a status shows only one.
 func TestContainerConfigNamesProblemsInTheKubeletsOrder(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
@@ -130,8 +130,8 @@ func TestSandboxConfigOfTheHostsNetwork(t *testing.T) {
 	pod.Spec.HostNetwork, pod.Spec.HostPID, pod.Spec.HostIPC = true, true, true
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}}}
 	c := podrunner.SandboxConfig(pod, 0, testNode())
-	require.Empty(t, c.GetHostname(), "the host's own")
-	require.Equal(t, []*runtimeapi.PortMapping{{ContainerPort: 80, HostPort: 80}}, c.GetPortMappings(), "as in the kubelet")
+	require.Empty(t, c.GetHostname(), "must be empty, because the pod uses the host's name")
+	require.Equal(t, []*runtimeapi.PortMapping{{ContainerPort: 80, HostPort: 80}}, c.GetPortMappings(), "port mappings must be the kubelet's")
 	o := c.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	require.Equal(t, runtimeapi.NamespaceMode_NODE, o.GetNetwork())
 	require.Equal(t, runtimeapi.NamespaceMode_NODE, o.GetPid())
@@ -230,7 +230,7 @@ func TestDownwardFields(t *testing.T) {
 	pod.Spec.HostNetwork = true
 	got, err := podrunner.ContainerConfig(t.Context(), pod, withField("status.podIP"), podrunner.Instance{}, testNode())
 	require.NoError(t, err)
-	require.Equal(t, "V=192.0.2.7", variables(got)[0], "the host's address is the pod's")
+	require.Equal(t, "V=192.0.2.7", variables(got)[0], "the pod's address must be the host's")
 }
 
 // variables returns NAME=VALUE of each environment variable. The type of a

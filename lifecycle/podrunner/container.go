@@ -56,8 +56,8 @@ type Instance struct {
 	// container shares. Empty: the pod's spec decides about the process
 	// namespace.
 	TargetID string
-	// Injection is what allocators add to the container. Health in it has no
-	// effect.
+	// Injection is what allocators add to the container. The Health of an
+	// Injection has no effect here.
 	resources.Injection
 }
 
@@ -163,8 +163,8 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container, agent string) map[str
 }
 
 // portsAnnotation contains the ports of the container. This package and the
-// kubelet read it to run the preStop hook of a container whose pod no longer
-// exists.
+// kubelet read it to run the preStop hook of a container whose pod object no
+// longer exists.
 const portsAnnotation = "io.kubernetes.container.ports"
 
 func containerAnnotations(pod *corev1.Pod, c *corev1.Container, in Instance) map[string]string {

@@ -37,10 +37,10 @@ func (j *journal) take() []string {
 type fakeVolumes struct {
 	journal
 
-	err         error // of Mount and Refresh
+	err         error // error of Mount and Refresh
 	unsupported error
 	readOnly    map[string]bool
-	stuck       int // how often Unmount fails
+	stuck       int // number of Unmount calls that fail
 	pods        map[types.UID]bool
 }
 
@@ -79,9 +79,9 @@ func (v *fakeVolumes) Pods() ([]types.UID, error) { return slices.Collect(maps.K
 type fakeCgroups struct {
 	journal
 
-	err    error         // of Ensure
-	period time.Duration // of quotas, at the last Ensure
-	busy   int           // how often Remove fails
+	err    error         // error of Ensure
+	period time.Duration // period of quotas in the last Ensure call
+	busy   int           // number of Remove calls that fail
 }
 
 func (c *fakeCgroups) Ensure(_ context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (string, error) {

@@ -197,8 +197,8 @@ func hostDNS(node Node) *runtimeapi.DNSConfig {
 }
 
 // noLookups returns a configuration that resolves no name. The configuration is
-// not empty, because a runtime would replace an empty configuration with that
-// of the node.
+// not empty, because a runtime would replace an empty configuration with the
+// node's configuration.
 func noLookups(nodeIPs []string) *runtimeapi.DNSConfig {
 	config := &runtimeapi.DNSConfig{Searches: []string{"."}}
 	for _, ip := range nodeIPs {
@@ -264,8 +264,8 @@ func limitDNS(config *runtimeapi.DNSConfig) (warnings []Warning) {
 }
 
 // fitting returns the search domains that are within the limits. It uses only
-// the first 32 domains, skips domains that are too long, and ends when the line
-// would have more than 2048 characters, including spaces.
+// the first 32 domains, skips domains that are too long, and stops before the
+// line would have more than 2048 characters, including spaces.
 func fitting(searches []string) []string {
 	var out []string
 	line := -1

@@ -31,7 +31,7 @@ func TestParseResolvConf(t *testing.T) {
 	}
 	got, err := podrunner.ParseResolvConf("nameserver\nsearch a\nnameserver\n")
 	require.EqualError(t, err, "Encountered error while parsing resolv conf file. Error: nameserver list is empty ")
-	require.Equal(t, []string{"a"}, got.Searches, "the rest is read")
+	require.Equal(t, []string{"a"}, got.Searches, "the valid lines must be used")
 	_, err = podrunner.ParseResolvConf(strings.Repeat(" ", 10<<20+1))
 	require.ErrorContains(t, err, "more than the limit of 10485760")
 }
@@ -106,9 +106,9 @@ func TestDNSConfig(t *testing.T) {
 			node: node(podrunner.DNS{Host: &podrunner.ResolvConf{Searches: []string{"a", "a"}}}, "", "10.96.0.10"),
 			want: "10.96.0.10 | a a | ndots:5",
 		},
-		"an unknown host": {policy: corev1.DNSDefault, want: "the runtime's"},
-		"none":            {policy: corev1.DNSNone, node: cluster, want: " |  | "},
-		"none, with more": {policy: corev1.DNSNone, config: extra, want: "192.0.2.9 192.0.2.1 | example.test more.test | ndots:2 edns0 rotate"},
+		"an unknown host":      {policy: corev1.DNSDefault, want: "the runtime's"},
+		"none":                 {policy: corev1.DNSNone, node: cluster, want: " |  | "},
+		"none, with dnsConfig": {policy: corev1.DNSNone, config: extra, want: "192.0.2.9 192.0.2.1 | example.test more.test | ndots:2 edns0 rotate"},
 		"too many servers": {
 			policy: corev1.DNSNone, config: &corev1.PodDNSConfig{Nameservers: []string{"1", "2", "3", "4"}}, want: "1 2 3 |  | ",
 			warning: "DNSConfigForming: Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 1 2 3",
@@ -144,7 +144,7 @@ func TestDNSConfig(t *testing.T) {
 		require.NoError(t, podrunner.CheckSandbox(pod, c.node), name)
 		require.Equal(t, before, pod, name)
 	}
-	require.Equal(t, []string{"rotate"}, host.Options, "the node's is left as it is")
+	require.Equal(t, []string{"rotate"}, host.Options, "the node's configuration must not be modified")
 }
 
 // If the node's resolv.conf can't be read, the DNS configuration is unknown, so
@@ -160,7 +160,7 @@ func TestDNSConfig_UnreadableResolvConf(t *testing.T) {
 		require.ErrorIs(t, podrunner.CheckSandbox(pod, node), node.DNS.HostErr)
 		pod.Spec.Hostname, pod.Spec.Subdomain, pod.Spec.SetHostnameAsFQDN = strings.Repeat("h", 63), "pool", new(true)
 		problems := strings.Split(podrunner.CheckSandbox(pod, node).Error(), "\n")
-		require.Equal(t, node.DNS.HostErr.Error(), problems[0], "the kubelet looks for it first")
+		require.Equal(t, node.DNS.HostErr.Error(), problems[0], "as in the kubelet, the error about resolv.conf must come first")
 		require.Contains(t, problems[1], "is too long")
 	}
 }
@@ -179,12 +179,12 @@ func TestSearchLimits(t *testing.T) {
 		searches []string
 		want     int
 	}{
-		"as many as there may be":     {searches(32, 3), 32},
-		"one more":                    {searches(33, 3), 32},
-		"as long as it may be":        {append(searches(8, 249), searches(8, 49)[0]), 8}, // 8×249+7+50 = 2049
-		"as long, to the character":   {append(searches(8, 249), searches(8, 48)[0]), 9}, // 2048
-		"one that is far too long":    {[]string{strings.Repeat("y", 3000)}, 0},
-		"cut from the end, not holes": {append(searches(8, 253), "a", "b"), 10}, // 8×253+7+4 = 2035
+		"the maximum number of domains":              {searches(32, 3), 32},
+		"one domain more than the maximum":           {searches(33, 3), 32},
+		"one character more than the maximum length": {append(searches(8, 249), searches(8, 49)[0]), 8}, // 8×249+7+50 = 2049
+		"exactly the maximum length":                 {append(searches(8, 249), searches(8, 48)[0]), 9}, // 2048
+		"one domain that is far too long":            {[]string{strings.Repeat("y", 3000)}, 0},
+		"two short domains that still fit":           {append(searches(8, 253), "a", "b"), 10}, // 8×253+7+4 = 2035
 	} {
 		pod.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: c.searches}
 		got, warnings := podrunner.DNSConfig(pod, testNode())

@@ -18,7 +18,8 @@
 // terminating syncs run preStop hooks, stop all containers by the deadline of
 // the sync, sidecars last, and then verify that the containers have stopped.
 // SyncTerminatedPod releases what was prepared for the pod on the node, and
-// [Runner.RemovePod] removes everything else of the pod.
+// [Runner.RemovePod] removes everything else of the pod. [Runner.Restart] requests
+// that the next sync starts all containers of the pod again in a new sandbox.
 //
 // [SandboxConfig] and [ContainerConfig] are pure functions that convert a spec
 // to CRI messages. [Admit] and [Runner.Unsupported] return why a pod must be
@@ -31,8 +32,8 @@
 // resizing in place; cri.RuntimeService implements all three. You also supply
 // an images.Manager and a function that reads the current state of one pod
 // (Refresh), which pleg and podcache provide. The last required part is the
-// agent's name: every sandbox and container has this name as the label
-// io.kubeparts.agent.
+// agent's name: every sandbox and container has this name as the value of the
+// label io.kubeparts.agent.
 //
 // All other parts are optional: volumes (volumes.Manager), cgroups of pods
 // (cgroups.Cgroupfs), hooks (lifecycle.HookRunner), user IDs ([IDRanges]), a
@@ -53,20 +54,21 @@
 //     restart counts continue. It also adopts containers that a kubelet
 //     created.
 //  3. If the runtime has an instance of a container, the restart count of the
-//     next instance is one more than that of the newest instance. Otherwise it
-//     is one more than the highest count in the container's log directory. No
-//     container is started twice with the same count. If a container was
-//     created but not started, it is started and not created again. An
-//     ephemeral container is started only once.
+//     next instance is one more than the count of the newest instance.
+//     Otherwise it is one more than the highest count in the names of the
+//     container's log files. No container is started twice with the same count.
+//     If a container was created but not started, it is started and not created
+//     again. An ephemeral container is started only once.
 //  4. A changed container is replaced even if the policy is Never, but only
 //     when its new image is present and its configuration is complete; until
 //     then the old container keeps running. A container that is no longer in
 //     the spec is stopped and removed. A container that has ended is restarted
 //     only if its policy or rules require this, and only after its back-off.
 //  5. An init container starts only after all init containers before it have
-//     succeeded or, if they are sidecars, have started. A regular container
-//     starts only after all init containers. A pod has ended when its regular
-//     containers have ended; its sidecars are then stopped in reverse order.
+//     succeeded or, if they are sidecars, have started. Regular containers
+//     start only when this is true of all init containers. A pod has ended when
+//     its regular containers have ended; its sidecars are then stopped in
+//     reverse order.
 //  6. A restart of all containers is always completed. Even if removals fail,
 //     or containers end or are removed meanwhile, all old containers are
 //     removed before the first container starts again. A restarted agent
@@ -115,8 +117,8 @@
 //     container is created.
 //  16. A container gets everything that [Config].Inject returns for it; if
 //     Inject returns an error, the container is not created. If Inject returns
-//     other CPUs or memory nodes for a running container, the sync changes
-//     them. If the change fails, a later sync tries again.
+//     other CPUs or memory nodes for a running container, the sync assigns
+//     these to the container. If the change fails, a later sync tries again.
 //  17. To start a pod, the Runner calls RunPodSandbox and PodSandboxStatus
 //     once, and ImageStatus, CreateContainer and StartContainer for each
 //     container. It calls no list method. It stores one small record if the pod
@@ -127,13 +129,13 @@
 // # Goroutines and locking
 //
 // A Runner starts goroutines only to stop several containers at once, to store
-// changes of the deadline meanwhile, to run hooks, to limit how long a start
-// occupies its slot, and to pull the images of a pod while its sandbox is
-// created. Each call waits for its goroutines before it returns. Syncs of
-// different pods may run concurrently; syncs of the same pod may not.
-// [Config.ParallelStarts] limits how many pods start at the same time. Every
-// sync takes a context. A cancelled sync may leave work unfinished; the next
-// plan detects and completes this work.
+// changes of the deadline meanwhile, to run hooks, to stop counting a slow
+// start after a second ([Config.ParallelStarts]), and to pull the images of a
+// pod while its sandbox is created. Each call waits for its goroutines before
+// it returns. Syncs of different pods may run concurrently; syncs of the same
+// pod may not. [Config.ParallelStarts] limits how many pods start at the same
+// time. Every sync takes a context. A cancelled sync may leave work unfinished;
+// the next plan detects and completes this work.
 //
 // # Differences from the kubelet
 //
@@ -360,10 +362,11 @@
 //     pod is rejected; the kubelet ignores the request.
 //   - Not implemented: dynamic resources, block volumes, files as sources of
 //     variables (KEP-3721), Windows. [Runner.Unsupported] names them.
-//     Checkpoints are not implemented either.
+//   - The kubelet writes checkpoints of containers with the code that starts
+//     them. Here package agent/kubeletapi writes them.
 //
 // # Testing your code with it
 //
-// Plan needs no fake. To test a Runner, use a fakecri.Node as the runtime, with
-// an images.Manager on the same node.
+// Tests of Plan need no fake. To test a Runner, use a fakecri.Node as the
+// runtime, with an images.Manager on the same node.
 package podrunner

@@ -2,10 +2,10 @@ package podrunner
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeparts/kubeparts/internal/podips"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
@@ -23,13 +23,7 @@ func FieldValue(ref *corev1.ObjectFieldSelector, pod *corev1.Pod, podIPs []strin
 		podIPs = node.IPs
 	}
 	podIPs = podips.Families(podIPs, node.IPs)
-	switch path := ref.FieldPath; path {
-	case "metadata.name":
-		return pod.Name, nil
-	case "metadata.namespace":
-		return pod.Namespace, nil
-	case "metadata.uid":
-		return string(pod.UID), nil
+	switch ref.FieldPath {
 	case "spec.nodeName", "spec.host":
 		return node.Name, nil
 	case "spec.serviceAccountName":
@@ -43,23 +37,7 @@ func FieldValue(ref *corev1.ObjectFieldSelector, pod *corev1.Pod, podIPs []strin
 	case "status.podIPs":
 		return strings.Join(podIPs, ","), nil
 	default:
-		return mapEntry(path, pod)
-	}
-}
-
-// mapEntry returns the value of metadata.labels['KEY'] or
-// metadata.annotations['KEY'].
-func mapEntry(path string, pod *corev1.Pod) (string, error) {
-	field, key, subscripted := strings.Cut(strings.TrimSuffix(path, "']"), "['")
-	switch {
-	case !subscripted || !strings.HasSuffix(path, "']"):
-		return "", fmt.Errorf("unsupported fieldPath: %v", path)
-	case field == "metadata.labels":
-		return pod.Labels[key], nil
-	case field == "metadata.annotations":
-		return pod.Annotations[key], nil
-	default:
-		return "", fmt.Errorf("fieldPath %q does not support subscript", path)
+		return podspec.MetadataField(pod, ref.FieldPath)
 	}
 }
 
@@ -75,41 +53,25 @@ func ResourceValue(ref *corev1.ResourceFieldSelector, pod *corev1.Pod, c *corev1
 			return "", fmt.Errorf("container %s not found", ref.ContainerName)
 		}
 	}
-	kind, name, _ := strings.Cut(ref.Resource, ".")
-	if kind != "limits" && kind != "requests" {
-		return "", fmt.Errorf("unsupported container resource : %v", ref.Resource)
-	}
-	resourceName := corev1.ResourceName(name)
-	quantity := c.Resources.Requests[resourceName]
-	if kind == "limits" {
-		quantity = limitOf(resourceName, pod, c, allocatable)
-	}
-	switch {
-	case resourceName == corev1.ResourceCPU:
-		return divided(quantity, ref.Divisor, true)
-	case resourceName == corev1.ResourceMemory, resourceName == corev1.ResourceEphemeralStorage,
-		strings.HasPrefix(name, corev1.ResourceHugePagesPrefix):
-		return divided(quantity, ref.Divisor, false)
-	default:
-		return "", fmt.Errorf("unsupported container resource : %v", ref.Resource)
-	}
+	return podspec.ResourceField(ref, c, defaultLimits(pod, allocatable))
 }
 
-func limitOf(name corev1.ResourceName, pod *corev1.Pod, c *corev1.Container, allocatable corev1.ResourceList) resource.Quantity {
-	if limit, ok := c.Resources.Limits[name]; ok && !limit.IsZero() {
-		return limit
+// defaultLimits returns the limits of a container that has no limits of its own: the pod-level
+// limits, and the node's allocatable amounts of the other resources.
+func defaultLimits(pod *corev1.Pod, allocatable corev1.ResourceList) corev1.ResourceList {
+	if pod.Spec.Resources == nil {
+		return allocatable
 	}
-	if r := pod.Spec.Resources; r != nil && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-		if limit, ok := r.Limits[name]; ok && !limit.IsZero() {
-			return limit
+	defaults := maps.Clone(allocatable)
+	if defaults == nil {
+		defaults = corev1.ResourceList{}
+	}
+	for name, limit := range pod.Spec.Resources.Limits {
+		if !limit.IsZero() {
+			defaults[name] = limit
 		}
 	}
-	switch name {
-	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
-		return allocatable[name]
-	default:
-		return resource.Quantity{}
-	}
+	return defaults
 }
 
 func first(s []string) string {

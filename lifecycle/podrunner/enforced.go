@@ -180,8 +180,9 @@ func (r *Runner) setResized(ctx context.Context, pod *corev1.Pod, u Resize) {
 	})
 }
 
-// replaced returns a copy of list in which one resource has the amount of
-// other.
+// replaced returns a copy of list in which one resource has the same amount as
+// in other. If other does not have the resource, the copy does not have it
+// either.
 func replaced(list, other corev1.ResourceList, name corev1.ResourceName) corev1.ResourceList {
 	next := corev1.ResourceList{}
 	maps.Copy(next, list)

@@ -87,38 +87,38 @@ func TestEnvironment(t *testing.T) {
 		want string
 		err  string
 	}{
-		"nothing":                          {},
-		"all of a map, by name":            {from: []corev1.EnvFromSource{configMap("conf", nil)}, want: "A=over a=1 b=2"},
-		"with a prefix":                    {from: []corev1.EnvFromSource{prefixed}, want: "P_A=over P_a=1 P_b=2"},
-		"all of a secret, not expanded":    {from: []corev1.EnvFromSource{secret("pass", nil)}, want: "word=s3cret$(A)"},
-		"env replaces, in its place":       {from: []corev1.EnvFromSource{configMap("conf", nil)}, env: []corev1.EnvVar{plain("a", "new $(b)")}, want: "A=over a=new 2 b=2"},
-		"the later map wins":               {from: []corev1.EnvFromSource{configMap("conf", nil), prefixed, configMap("conf", nil)}, want: "A=over a=1 b=2 P_A=over P_a=1 P_b=2"},
-		"a name twice":                     {env: []corev1.EnvVar{plain("X", "1"), plain("Y", "$(X)"), plain("X", "2$(X)")}, want: "X=21 Y=1"},
-		"one that comes later":             {env: []corev1.EnvVar{plain("Y", "$(X)"), plain("X", "1")}, want: "Y=$(X) X=1"},
-		"a key":                            {env: []corev1.EnvVar{mapKey("conf", "a", nil)}, want: "V=1"},
-		"a key of a secret":                {env: []corev1.EnvVar{secretKey("pass", "word", nil)}, want: "V=s3cret$(A)"},
-		"an optional map that is absent":   {from: []corev1.EnvFromSource{configMap("no", new(true))}},
-		"an optional one, absent":          {from: []corev1.EnvFromSource{secret("no", new(true))}},
-		"an optional key, absent":          {env: []corev1.EnvVar{mapKey("conf", "no", new(true)), secretKey("pass", "no", new(true))}},
-		"an optional key of what is not":   {env: []corev1.EnvVar{mapKey("no", "a", new(true)), secretKey("no", "a", new(true))}},
-		"a value wins over its source":     {env: []corev1.EnvVar{{Name: "V", Value: "x", ValueFrom: mapKey("no", "a", nil).ValueFrom}}, want: "V=x"},
-		"a source of nothing from nowhere": {from: []corev1.EnvFromSource{{}}},
+		"nothing":                           {},
+		"all of a map, by name":             {from: []corev1.EnvFromSource{configMap("conf", nil)}, want: "A=over a=1 b=2"},
+		"with a prefix":                     {from: []corev1.EnvFromSource{prefixed}, want: "P_A=over P_a=1 P_b=2"},
+		"all of a secret, not expanded":     {from: []corev1.EnvFromSource{secret("pass", nil)}, want: "word=s3cret$(A)"},
+		"env replaces, in its place":        {from: []corev1.EnvFromSource{configMap("conf", nil)}, env: []corev1.EnvVar{plain("a", "new $(b)")}, want: "A=over a=new 2 b=2"},
+		"the later map wins":                {from: []corev1.EnvFromSource{configMap("conf", nil), prefixed, configMap("conf", nil)}, want: "A=over a=1 b=2 P_A=over P_a=1 P_b=2"},
+		"a name twice":                      {env: []corev1.EnvVar{plain("X", "1"), plain("Y", "$(X)"), plain("X", "2$(X)")}, want: "X=21 Y=1"},
+		"a variable that is defined later":  {env: []corev1.EnvVar{plain("Y", "$(X)"), plain("X", "1")}, want: "Y=$(X) X=1"},
+		"a key":                             {env: []corev1.EnvVar{mapKey("conf", "a", nil)}, want: "V=1"},
+		"a key of a secret":                 {env: []corev1.EnvVar{secretKey("pass", "word", nil)}, want: "V=s3cret$(A)"},
+		"an optional map that is absent":    {from: []corev1.EnvFromSource{configMap("no", new(true))}},
+		"an optional Secret that is absent": {from: []corev1.EnvFromSource{secret("no", new(true))}},
+		"an optional key, absent":           {env: []corev1.EnvVar{mapKey("conf", "no", new(true)), secretKey("pass", "no", new(true))}},
+		"an optional key of an absent map":  {env: []corev1.EnvVar{mapKey("no", "a", new(true)), secretKey("no", "a", new(true))}},
+		"a value wins over its source":      {env: []corev1.EnvVar{{Name: "V", Value: "x", ValueFrom: mapKey("no", "a", nil).ValueFrom}}, want: "V=x"},
+		"a source without a reference":      {from: []corev1.EnvFromSource{{}}},
 
-		"a map that is absent":             {from: []corev1.EnvFromSource{configMap("no", nil)}, err: `configmap "no" not found`},
-		"not optional":                     {from: []corev1.EnvFromSource{configMap("no", new(false))}, err: `configmap "no" not found`},
-		"a secret that is absent":          {from: []corev1.EnvFromSource{secret("no", nil)}, err: `secret "no" not found`},
-		"a map that is none":               {from: []corev1.EnvFromSource{configMap("nil", nil)}, err: `configmap "nil" not found`},
-		"a secret that is none":            {from: []corev1.EnvFromSource{secret("nil", nil)}, err: `secret "nil" not found`},
-		"a key that is absent":             {env: []corev1.EnvVar{mapKey("conf", "k", nil)}, err: `couldn't find key k in ConfigMap ns/conf`},
-		"a secret's that is absent":        {env: []corev1.EnvVar{secretKey("pass", "k", nil)}, err: `couldn't find key k in Secret ns/pass`},
-		"a key of a map that is absent":    {env: []corev1.EnvVar{mapKey("no", "k", nil)}, err: `configmap "no" not found`},
-		"a key of a secret that is absent": {env: []corev1.EnvVar{secretKey("no", "k", nil)}, err: `secret "no" not found`},
-		"optional, but broken":             {env: []corev1.EnvVar{mapKey("broken", "k", new(true))}, err: `disk is gone`},
-		"optional, but broken, a secret":   {from: []corev1.EnvFromSource{secret("broken", new(true))}, err: `disk is gone`},
-		"no source":                        {env: []corev1.EnvVar{{Name: "V", ValueFrom: &corev1.EnvVarSource{}}}, err: "valueFrom has no supported source"},
-		"a zero byte in a value":           {env: []corev1.EnvVar{plain("V", "a\x00b")}, err: `environment variable "V": the value must not contain a zero byte`},
-		"a zero byte in a name":            {env: []corev1.EnvVar{plain("V\x00", "")}, err: `environment variable "V\x00": the name must not contain '=' or a zero byte`},
-		"a name that is two":               {env: []corev1.EnvVar{plain("V=1", "")}, err: `environment variable "V=1": the name must not contain '=' or a zero byte`},
+		"a map that is absent":              {from: []corev1.EnvFromSource{configMap("no", nil)}, err: `configmap "no" not found`},
+		"not optional":                      {from: []corev1.EnvFromSource{configMap("no", new(false))}, err: `configmap "no" not found`},
+		"a secret that is absent":           {from: []corev1.EnvFromSource{secret("no", nil)}, err: `secret "no" not found`},
+		"a map that is nil":                 {from: []corev1.EnvFromSource{configMap("nil", nil)}, err: `configmap "nil" not found`},
+		"a secret that is nil":              {from: []corev1.EnvFromSource{secret("nil", nil)}, err: `secret "nil" not found`},
+		"a key that is absent":              {env: []corev1.EnvVar{mapKey("conf", "k", nil)}, err: `couldn't find key k in ConfigMap ns/conf`},
+		"a key that a secret does not have": {env: []corev1.EnvVar{secretKey("pass", "k", nil)}, err: `couldn't find key k in Secret ns/pass`},
+		"a key of a map that is absent":     {env: []corev1.EnvVar{mapKey("no", "k", nil)}, err: `configmap "no" not found`},
+		"a key of a secret that is absent":  {env: []corev1.EnvVar{secretKey("no", "k", nil)}, err: `secret "no" not found`},
+		"optional, but broken":              {env: []corev1.EnvVar{mapKey("broken", "k", new(true))}, err: `disk is gone`},
+		"optional, but broken, a secret":    {from: []corev1.EnvFromSource{secret("broken", new(true))}, err: `disk is gone`},
+		"no source":                         {env: []corev1.EnvVar{{Name: "V", ValueFrom: &corev1.EnvVarSource{}}}, err: "valueFrom has no supported source"},
+		"a zero byte in a value":            {env: []corev1.EnvVar{plain("V", "a\x00b")}, err: `environment variable "V": the value must not contain a zero byte`},
+		"a zero byte in a name":             {env: []corev1.EnvVar{plain("V\x00", "")}, err: `environment variable "V\x00": the name must not contain '=' or a zero byte`},
+		"a name that is two":                {env: []corev1.EnvVar{plain("V=1", "")}, err: `environment variable "V=1": the name must not contain '=' or a zero byte`},
 	} {
 		got, err := podrunner.ContainerConfig(t.Context(), testPod(), &corev1.Container{EnvFrom: c.from, Env: c.env}, podrunner.Instance{}, envNode())
 		if c.err != "" {
@@ -130,7 +130,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	for _, from := range []corev1.EnvFromSource{configMap("conf", nil), secret("conf", nil)} {
 		_, err := podrunner.ContainerConfig(t.Context(), testPod(), &corev1.Container{EnvFrom: []corev1.EnvFromSource{from}}, podrunner.Instance{}, testNode())
-		require.ErrorContains(t, err, `"conf" not found`, "a node without any")
+		require.ErrorContains(t, err, `"conf" not found`, "a node without lookups must report the object as not found")
 	}
 }
 
@@ -151,8 +151,7 @@ func TestContainerConfig_ThousandVariables(t *testing.T) {
 	require.Equal(t, want, variables(got))
 }
 
-// No shell interprets the arguments in a manifest: the program gets every
-// character.
+// No shell interprets the arguments in a manifest: the program receives every character.
 func TestArgumentsWithEverySpecialCharacter(t *testing.T) {
 	t.Parallel()
 	var special strings.Builder

@@ -13,8 +13,7 @@ import (
 
 const tooLong = "environment, command and arguments: more than 6291456 bytes with all $(NAME) references replaced"
 
-// doubling returns variables, each of them with ten references to the previous
-// variable.
+// doubling returns variables, each with ten references to the previous variable.
 func doubling(count int) (env []corev1.EnvVar) {
 	env = append(env, corev1.EnvVar{Name: "V0", Value: "0123456789"})
 	for i := 1; i < count; i++ {
@@ -23,10 +22,10 @@ func doubling(count int) (env []corev1.EnvVar) {
 	return env
 }
 
-// A manifest of 2 KB must not use up all memory.
+// A manifest of 2 KB must not exhaust the memory.
 func TestContainerConfig_ExpansionIsBounded(t *testing.T) {
 	t.Parallel()
-	const mega = "$(V5)" // a million bytes
+	const mega = "$(V5)" // value of a million bytes
 	for name, c := range map[string]corev1.Container{
 		"variables":        {Env: doubling(30)},
 		"one of many":      {Env: append(doubling(6), corev1.EnvVar{Name: "X", Value: strings.Repeat(mega, 1<<20)})},

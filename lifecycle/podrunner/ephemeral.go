@@ -4,8 +4,8 @@ import "fmt"
 
 // targetID returns the ID of the container whose process namespace the
 // ephemeral container with the given name shares. It returns "" if the
-// ephemeral container has no target, or if the name is that of another
-// container.
+// ephemeral container has no target, or if no ephemeral container has this
+// name.
 func (t *podSync) targetID(name string) (string, error) {
 	for i := range t.pod.Spec.EphemeralContainers {
 		c := &t.pod.Spec.EphemeralContainers[i]

@@ -10,9 +10,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// Reasons of waiting containers, as in a pod's status. The reasons about
-// back-off and hooks are in package lifecycle, the reasons about images in
-// package images.
+// Reasons of waiting containers, as in a pod's status. Package lifecycle has
+// the reasons about back-off and hooks, and package images has the reasons
+// about images.
 const (
 	// CreateContainerConfigError means that the container's configuration is
 	// invalid.

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// A plan is a value: it can be printed before it is carried out.
+// A plan is a value that can be printed before its execution.
 func ExamplePlan() {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1234"},

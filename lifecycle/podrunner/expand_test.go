@@ -20,7 +20,7 @@ func FuzzExpansion(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		c := &corev1.Container{Args: []string{s}}
 		for _, name := range []string{"A", "B", "LOOP", ""} {
-			// $$ becomes $, so that the values are those of env
+			// each $ is doubled, because $$ becomes $
 			c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: strings.ReplaceAll(env[name], "$", "$$")})
 		}
 		got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// WithBinder returns s with other functions than the system's mount calls,
-// which need privileges.
+// WithBinder returns s with replacements for the system's mount calls, which need privileges.
 func WithBinder(s SubPaths, bind func(*os.File, string) error, unbind func(string) error) SubPaths {
 	s.bind, s.unbind = bind, unbind
 	return s
@@ -18,7 +17,7 @@ func ParseEnd(text []byte) (deadline time.Time, preStopped []string, err error) 
 	return rec.Deadline, rec.PreStopped, err
 }
 
-// EnforcedInMemory returns how many pods have a record of enforced resources in memory.
+// EnforcedInMemory returns the number of pods with a record of enforced resources in memory.
 func (r *Runner) EnforcedInMemory() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -71,7 +71,7 @@ func TestEvents_NameTheirContainer(t *testing.T) {
 	pod := podOf([]string{"job"}, "app", "crash", "nowhere")
 	pod.Spec.Containers[2].Name = "lost"
 	for range 4 {
-		_ = b.sync(pod) // one image does not exist, and a container backs off
+		_ = b.sync(pod) // fails, because one image does not exist and a container is in back-off
 		b.clock.Step(time.Second)
 	}
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "CHANGED", Value: "yes"}}
@@ -116,8 +116,8 @@ func TestSyncTerminatingPod_UnknownStateIsNotStopped(t *testing.T) {
 	}
 }
 
-// slowCreate creates containers, but returns after the caller's timeout. Until
-// then the container's name is reserved.
+// slowCreate creates containers, but returns only after the caller's timeout. Until then the
+// container's name is reserved.
 type slowCreate struct {
 	podrunner.Containers
 	answers []error
@@ -150,7 +150,7 @@ func TestSyncPod_LateCreatedContainerIsAdopted(t *testing.T) {
 	}
 	require.NoError(t, b.sync(pod))
 	s := b.look(pod.UID)
-	require.Len(t, s.Containers, 1, "no second one of the name")
+	require.Len(t, s.Containers, 1, "no second container with this name must be created")
 	require.Equal(t, runtimeapi.ContainerState_CONTAINER_RUNNING, s.Containers[0].GetState())
 	require.Zero(t, podcache.RestartCount(s.Containers[0]))
 }
@@ -159,7 +159,7 @@ func TestSyncPod_SandboxThatDiesAtOnceBacksOff(t *testing.T) {
 	t.Parallel()
 	b, events := newBedWithEvents(t)
 	pod := podOf(nil, "app")
-	for range 600 { // the end of a container is detected within a second
+	for range 600 { // the exit of a container is detected within a second
 		_ = b.sync(pod)
 		if s := b.look(pod.UID).ReadySandbox(); s != nil {
 			require.NoError(t, b.node.KillSandbox(s.GetId()))
@@ -167,12 +167,12 @@ func TestSyncPod_SandboxThatDiesAtOnceBacksOff(t *testing.T) {
 		b.clock.Step(time.Second)
 	}
 	made := len(slices.DeleteFunc(b.did(), func(call string) bool { return call != "RunPodSandbox ns/pod" }))
-	require.Equal(t, 7, made, "the first two at once, then after 10 s, 20 s, 40 s, ... up to 5 min")
+	require.Equal(t, 7, made, "sandboxes: the first two at once, then after 10 s, 20 s, 40 s, ... up to 5 min")
 	waiting := b.runner.Waiting(pod.UID)["app"]
 	require.Equal(t, lifecycle.CrashLoopBackOff, waiting.Reason)
 	require.Equal(t, "back-off 5m0s re-creating failed sandbox of pod=pod_ns(uid)", waiting.Message)
 	require.Contains(t, events.take(), "Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.")
-	require.LessOrEqual(t, len(b.look(pod.UID).Sandboxes), 3, "the dead are removed")
+	require.LessOrEqual(t, len(b.look(pod.UID).Sandboxes), 3, "dead sandboxes must be removed")
 
 	b.clock.Step(6 * time.Minute)
 	require.NoError(t, b.sync(pod))
@@ -207,11 +207,11 @@ func TestSyncPod_ContainerRemovedFromTheSpecIsStoppedAndRemoved(t *testing.T) {
 	}()
 	began := b.clock.Now()
 	require.NoError(t, b.stepUntil(done))
-	require.GreaterOrEqual(t, b.clock.Since(began), 2*time.Second, "no container gets less")
+	require.GreaterOrEqual(t, b.clock.Since(began), 2*time.Second, "each container must get at least 2 s")
 	require.NoError(t, b.sync(less))
 	require.NoError(t, b.sync(less))
 	require.Equal(t, []string{"StopContainer ns/pod/stubborn", "RemoveContainer ns/pod/stubborn"}, b.did())
-	require.Equal(t, app, b.look(pod.UID).Containers[0].GetId(), "the other one is left alone")
+	require.Equal(t, app, b.look(pod.UID).Containers[0].GetId(), "the other container must not be restarted")
 	require.Contains(t, events.take(), "Normal Killing Container stubborn is not in the pod's spec any more")
 }
 
@@ -237,7 +237,7 @@ func TestSyncPod_ContainerThatCannotBeReplacedKeepsRunning(t *testing.T) {
 		require.NoError(t, b.sync(changed))
 		require.Equal(t, []string{
 			"PullImage crash:latest", "StopContainer ns/pod/app", "CreateContainer ns/pod/app", "StartContainer ns/pod/app",
-		}, b.did(), "pulled once, and before the old one is stopped")
+		}, b.did(), "the image must be pulled once, before the old container is stopped")
 		require.Equal(t, 1, podcache.RestartCount(b.look(pod.UID).Container("app")), name)
 	}
 }
@@ -272,7 +272,7 @@ func TestSyncPod_CancelledSyncIsFinishedByTheNext(t *testing.T) {
 	}
 	cancel()
 	require.ErrorContains(t, <-done, "start container job of pod ns/pod")
-	require.Len(t, b.look(pod.UID).Containers, 1, "what came after it was not begun")
+	require.Len(t, b.look(pod.UID).Containers, 1, "no later container must be started")
 	b.node.ClearFaults("")
 	require.NoError(t, b.sync(pod))
 	require.Len(t, b.look(pod.UID).Containers, 3)
@@ -299,7 +299,7 @@ func TestBackoff_OnlyStartsProlongIt(t *testing.T) {
 
 	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
 	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)}))
-	require.Zero(t, backoff.Len(), "a pod that has ended is forgotten")
+	require.Zero(t, backoff.Len(), "the back-off of a terminated pod must be deleted")
 }
 
 func TestForget_LeavesNoBackoff(t *testing.T) {
@@ -322,7 +322,7 @@ func TestSyncPod_PullBackOffIsARetryError(t *testing.T) {
 	t.Parallel()
 	b, events := newBedWithEvents(t)
 	pod := podOf(nil, "nowhere")
-	require.False(t, allWait(b.sync(pod)), "that a pull failed is worth a line in the log")
+	require.False(t, allWait(b.sync(pod)), "the error of a failed pull must not be a RetryError, so that it is logged")
 	err := b.sync(pod)
 	require.True(t, allWait(err), "%v", err)
 	require.ErrorContains(t, err, `start container nowhere of pod ns/pod: ImagePullBackOff: Back-off pulling image "nowhere": `)
@@ -336,7 +336,7 @@ func TestSyncPod_PullBackOffIsARetryError(t *testing.T) {
 func allWait(err error) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		_, ok := any(err).(*podworker.RetryError) // err itself, not an error that err wraps
+		_, ok := any(err).(*podworker.RetryError) // only err itself, not an error that it wraps
 		return ok
 	}
 	return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !allWait(e) })
@@ -368,7 +368,7 @@ func TestWaiting_LongMessagesAreCut(t *testing.T) {
 	require.Error(t, b.sync(pod))
 	message := b.runner.Waiting(pod.UID)["app"].Message
 	require.LessOrEqual(t, len(message), 4096+len("..."))
-	require.True(t, strings.HasSuffix(message, "ä..."), "not in the middle of a letter")
+	require.True(t, strings.HasSuffix(message, "ä..."), "the message must not be truncated within a rune")
 }
 
 func TestMakeLogs_LinksAreNotFollowed(t *testing.T) {
@@ -386,17 +386,17 @@ func TestMakeLogs_LinksAreNotFollowed(t *testing.T) {
 	pod := podOf(nil, "app")
 	pod.UID, pod.Namespace = "u2", "../outside/ns"
 	require.ErrorContains(t, b.sync(pod), "is not the name of a directory")
-	require.Empty(t, b.look(pod.UID).Sandboxes, "refused before anything was made")
+	require.Empty(t, b.look(pod.UID).Sandboxes, "the pod must be rejected before any object is created")
 
 	pod = podOf(nil, "app")
 	pod.UID = "u3"
 	require.NoError(t, os.Symlink(outside, filepath.Join(b.logs, "ns_pod_u3")))
-	require.ErrorContains(t, b.sync(pod), "create log directory", "a link that leads out")
+	require.ErrorContains(t, b.sync(pod), "create log directory", "a link that leads out of the directory must be rejected")
 	entries, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Empty(t, entries)
 	require.NoError(t, b.runner.RemovePod(t.Context(), &podcache.Status{UID: "u3", Name: "pod", Namespace: "ns"}))
-	require.DirExists(t, outside, "the link goes, not what it leads to")
+	require.DirExists(t, outside, "the link must be removed, and not its target")
 	require.NoFileExists(t, filepath.Join(b.logs, "ns_pod_u3"))
 
 	pod = podOf(nil, "app")
@@ -404,7 +404,7 @@ func TestMakeLogs_LinksAreNotFollowed(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(b.logs, "ns_victim_v"), 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(b.logs, "ns_pod_u4"), 0o755))
 	require.NoError(t, os.Symlink("../ns_victim_v", filepath.Join(b.logs, "ns_pod_u4", "app")))
-	require.ErrorContains(t, b.sync(pod), "not a directory", "a link to the logs of another pod")
+	require.ErrorContains(t, b.sync(pod), "not a directory", "a link to another pod's logs must be rejected")
 	entries, err = os.ReadDir(filepath.Join(b.logs, "ns_victim_v"))
 	require.NoError(t, err)
 	require.Empty(t, entries)

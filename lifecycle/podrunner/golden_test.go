@@ -21,15 +21,14 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// TestConfig reads pods from testdata/config and shows the configurations of
-// their sandboxes and containers. A case is
+// TestConfig reads pods from testdata/config and prints the configurations of their sandboxes
+// and containers. A case is
 //
 //	pod [cgroup=v2] [bare] [attempt=3]
 //	MANIFEST
 //
-// "bare" is a node about which nothing is known. Otherwise the node is in a
-// cluster. After a deliberate change: go test ./lifecycle/podrunner -run
-// TestConfig -rewrite
+// "bare" is a node whose facts are all unknown. Otherwise the node is in a cluster. After a
+// deliberate change run: go test ./lifecycle/podrunner -run TestConfig -rewrite
 func TestConfig(t *testing.T) {
 	datadriven.Walk(t, "testdata/config", func(t *testing.T, file string) {
 		t.Helper()

@@ -35,7 +35,7 @@ func (c *commands) ExecSync(ctx context.Context, id string, cmd []string, _ time
 	}
 	d, err := time.ParseDuration(cmd[0])
 	if err != nil {
-		d = time.Hour // the hook hangs
+		d = time.Hour // makes the hook hang
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -84,8 +84,8 @@ func hookBubble(t *testing.T, f func(b *bed, ran *commands, e *events), change .
 	inBubble(t, func(b *bed) { f(b, ran, e) }, append([]func(*podrunner.Config){withHooks(t, ran, e)}, change...)...)
 }
 
-// TestPostStart_DelaysLaterContainers: later containers start after the hook,
-// as in the kubelet. Users rely on this order.
+// TestPostStart_DelaysLaterContainers checks that later containers start after the hook, as
+// in the kubelet. Users rely on this order.
 func TestPostStart_DelaysLaterContainers(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {
@@ -108,10 +108,10 @@ func TestContainerWhosePostStartFailsIsStopped(t *testing.T) {
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("fail"), PreStop: command("1s")}
 		require.ErrorContains(t, b.sync(pod), "start container app of pod ns/pod: PostStartHookError")
-		require.Equal(t, []string{"fail", "1s", "1s has ended"}, ran.take(), "its preStop hook runs, too")
+		require.Equal(t, []string{"fail", "1s", "1s has ended"}, ran.take(), "the preStop hook must run, too")
 		s := b.look(pod.UID)
 		require.False(t, running(s.Container("app")))
-		require.True(t, running(s.Container("stubborn")), "it holds up no other")
+		require.True(t, running(s.Container("stubborn")), "the failing container must not delay the other one")
 		waiting := b.runner.Waiting(pod.UID)["app"]
 		require.Equal(t, lifecycle.PostStartHookError, waiting.Reason)
 		require.Contains(t, waiting.Message, `failed - error: exit status 1, message: "some output"`)
@@ -132,8 +132,8 @@ func TestPostStart_Hangs(t *testing.T) {
 		require.Equal(t, lifecycle.PostStartHookError, b.runner.Waiting(pod.UID)["app"].Reason)
 		require.False(t, running(b.look(pod.UID).Container("app")))
 
-		// If the pod is terminated during the hook, it ends at once, and its
-		// container does not count as failed.
+		// If the pod is terminated during the hook, the hook ends at once, and the container
+		// does not count as failed.
 		pod.UID = "other"
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
@@ -145,7 +145,7 @@ func TestPostStart_Hangs(t *testing.T) {
 	}, func(c *podrunner.Config) { c.PostStartTimeout = time.Minute })
 }
 
-// stopTimes records when containers are stopped and how much time was left.
+// stopTimes records when containers are stopped and how much of the grace period remained.
 type stopTimes struct {
 	podrunner.Containers
 	journal
@@ -223,9 +223,8 @@ func TestPreStop_CancelledHookRunsAgain(t *testing.T) {
 }
 
 // TestLifeCycleHooks is upstream's TestLifeCycleHook and
-// TestLifeCycleHookForRestartableInitContainer: which hooks of a container and
-// of a sidecar run, by command and HTTP, and whether they run if no time is
-// left.
+// TestLifeCycleHookForRestartableInitContainer: which hooks of a container and of a sidecar
+// run, by command and HTTP, and whether they run without a remaining grace period.
 func TestLifeCycleHooks(t *testing.T) {
 	t.Parallel()
 	get := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(80)}}
@@ -279,14 +278,14 @@ func TestPreStop_WhichKillsRunIt(t *testing.T) {
 		require.NoError(t, b.sync(pod))
 		b.probes[b.look(pod.UID).Container("app").GetId()] = podrunner.ProbeResults{LivenessFailed: true}
 		require.NoError(t, b.sync(pod))
-		require.Equal(t, []string{"1s", "1s has ended"}, ran.take(), "a failed probe")
+		require.Equal(t, []string{"1s", "1s has ended"}, ran.take(), "the preStop hook must run after a failed probe")
 		c.Args = []string{"--new"}
 		require.NoError(t, b.sync(pod))
-		require.Equal(t, []string{"1s", "1s has ended"}, ran.take(), "a changed definition")
+		require.Equal(t, []string{"1s", "1s has ended"}, ran.take(), "the preStop hook must run after a change of the definition")
 		box := b.look(pod.UID).Sandboxes[0].GetId()
 		require.NoError(t, b.node.KillSandbox(box))
-		require.Error(t, b.sync(pod), "it backs off")
-		require.Empty(t, ran.take(), "it is dead")
+		require.Error(t, b.sync(pod), "the start must be in back-off")
+		require.Empty(t, ran.take(), "the hook of an exited container must not run")
 	})
 }
 
@@ -322,12 +321,12 @@ func TestPlanTermination_SidecarsLastInReverse(t *testing.T) {
 		require.NoError(t, b.terminate(pod, 5*time.Second))
 		stops := slices.DeleteFunc(b.did(), func(c string) bool { return !strings.HasPrefix(c, "StopContainer") })
 		require.ElementsMatch(t, []string{"StopContainer ns/pod/app", "StopContainer ns/pod/stubborn"}, stops[:2])
-		require.ElementsMatch(t, []string{"StopContainer ns/pod/second", "StopContainer ns/pod/first"}, stops[2:], "when the grace period is over")
+		require.ElementsMatch(t, []string{"StopContainer ns/pod/second", "StopContainer ns/pod/first"}, stops[2:], "all containers must be stopped at the end of the grace period")
 		require.LessOrEqual(t, time.Since(s.began), 7*time.Second)
 	}, timed(s))
 }
 
-// cache returns statuses that are read at each call.
+// cache returns statuses that are inspected at each call.
 type cache struct{ *bed }
 
 func (c cache) Get(uid types.UID) (*podcache.Status, error) { return c.look(uid), nil }
@@ -338,9 +337,8 @@ func (c cache) GetNewerThan(_ context.Context, uid types.UID, _ time.Time) (*pod
 	return c.look(uid), nil
 }
 
-// TestRunner_ShorterSecondDeletion: the pod is deleted again with a shorter
-// grace period while a hook runs, and while a container is being stopped
-// (kubernetes#127339).
+// TestRunner_ShorterSecondDeletion deletes the pod again with a shorter grace period during a
+// hook, and while a container is being stopped (kubernetes#127339).
 func TestRunner_ShorterSecondDeletion(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]string{"during a hook": "hang", "during a stop": "1s"} {
@@ -362,8 +360,8 @@ func TestRunner_ShorterSecondDeletion(t *testing.T) {
 			began := time.Now()
 			require.NoError(t, workers.KillPod(b.t.Context(), pod, podworker.KillOptions{Grace: new(3 * time.Second)}), name)
 			require.Less(t, time.Since(began), 5500*time.Millisecond, name)
-			require.Greater(t, time.Since(began), 2500*time.Millisecond, "%s: it has what it was given", name)
-			require.Len(t, slices.DeleteFunc(ran.take(), func(s string) bool { return s != hook }), 1, "%s: the hook ran once", name)
+			require.Greater(t, time.Since(began), 2500*time.Millisecond, "%s: the container must get the shorter grace period", name)
+			require.Len(t, slices.DeleteFunc(ran.take(), func(s string) bool { return s != hook }), 1, "%s: the hook must run once", name)
 			stop()
 			require.NoError(t, <-done)
 		})
@@ -434,8 +432,8 @@ func TestHooksByHTTPGoToThePod(t *testing.T) {
 	}
 }
 
-// TestHooks_EndWithTheirContainer: a sleep hook is cancelled when its container
-// ends.
+// TestHooks_EndWithTheirContainer checks that a sleep hook is cancelled when its container
+// exits.
 func TestHooks_EndWithTheirContainer(t *testing.T) {
 	t.Parallel()
 	var exited chan struct{}
@@ -444,7 +442,7 @@ func TestHooks_EndWithTheirContainer(t *testing.T) {
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 500}}}
 		require.NoError(t, b.sync(pod))
 		began := time.Now()
-		exited = make(chan struct{}) // a channel of this bubble
+		exited = make(chan struct{}) // the channel must belong to this bubble
 		time.AfterFunc(3*time.Second, func() { close(exited) })
 		require.NoError(t, b.terminate(pod, 600*time.Second))
 		require.Equal(t, 3*time.Second, time.Since(began))

@@ -28,14 +28,14 @@ func TestSyncPod_PipeInThePlaceOfALogFolder(t *testing.T) {
 	pod := podOf(nil, "app")
 	require.NoError(t, os.MkdirAll(filepath.Join(s.logs, "ns_pod_uid"), 0o755))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(s.logs, "ns_pod_uid/app"), 0o600))
-	require.Error(t, s.sync(pod), "there is no folder for its log")
+	require.Error(t, s.sync(pod), "the log directory cannot be created")
 	require.NoError(t, os.Remove(filepath.Join(s.logs, "ns_pod_uid/app")))
 	pod.UID = "other"
 	require.NoError(t, s.sync(pod))
 }
 
-// A container can write to its hosts file without limit. The agent reads only
-// as many bytes as it would write, and one more.
+// A container can write to its hosts file without limit. The agent reads only as many bytes
+// as it would write, plus one.
 func TestSyncPod_HugeHostsFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
@@ -52,15 +52,15 @@ func TestSyncPod_HugeHostsFileIsReplaced(t *testing.T) {
 	require.Equal(t, int64(len(before)), after.Size())
 }
 
-// The Runner resolves a link in a volume without opening the link's target: a
-// socket can't be opened, and opening a pipe would wake up its writer.
+// The Runner resolves a link in a volume without opening its target: a socket cannot be
+// opened, and opening a pipe would wake up its writer.
 func TestSubPaths_LinkIsResolvedWithoutAnOpen(t *testing.T) {
 	s, b, volume, _ := volumeBed(t)
 	require.NoError(t, syscall.Mkfifo(filepath.Join(volume, "pipe"), 0o600))
 	socket, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, syscall.Close(socket)) }()
-	t.Chdir(volume) // a path of a socket must be short
+	t.Chdir(volume) // the path of a socket must be short
 	require.NoError(t, syscall.Bind(socket, &syscall.SockaddrUnix{Name: "socket"}))
 	for link, target := range map[string]string{"one": "pipe", "two": "one", "dir/three": "../two", "four": "dir/three", "five": "socket"} {
 		require.NoError(t, os.Symlink(target, filepath.Join(volume, link)))
@@ -77,11 +77,11 @@ func TestSubPaths_LinkIsResolvedWithoutAnOpen(t *testing.T) {
 		got, err := s.Prepare(podrunner.SubPathMount{Container: "app", Index: i, Volume: "v", HostPath: volume, SubPath: c.sub})
 		require.NoError(t, err, c.sub)
 		require.Equal(t, inode(t, filepath.Join(volume, c.want)), b.inode[got], c.sub)
-		require.False(t, read, "%s: the pipe has a reader", c.sub)
+		require.False(t, read, "%s: the pipe was opened for reading", c.sub)
 	}
 }
 
-// A volume that was replaced by a pipe or a device is not opened.
+// A volume that was replaced with a pipe or a device is not opened.
 func TestSubPaths_VolumeIsNoFolder(t *testing.T) {
 	t.Parallel()
 	s, _, volume, _ := volumeBed(t)

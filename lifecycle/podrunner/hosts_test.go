@@ -56,21 +56,21 @@ func TestHostnameAndDomain(t *testing.T) {
 		want    string
 		err     string
 	}{
-		"a domain is not in it":      {spec: corev1.PodSpec{Subdomain: "sub"}, want: "pod"},
-		"but where it is asked for":  {spec: corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: new(true)}, want: "pod.sub.ns.svc.cluster.local"},
-		"asked for without a domain": {spec: corev1.PodSpec{SetHostnameAsFQDN: new(true)}, want: "pod"},
+		"the hostname has no domain":                         {spec: corev1.PodSpec{Subdomain: "sub"}, want: "pod"},
+		"the hostname has the domain with setHostnameAsFQDN": {spec: corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: new(true)}, want: "pod.sub.ns.svc.cluster.local"},
+		"setHostnameAsFQDN without a domain":                 {spec: corev1.PodSpec{SetHostnameAsFQDN: new(true)}, want: "pod"},
 		"too long with its domain": {
 			spec: corev1.PodSpec{Subdomain: long, SetHostnameAsFQDN: new(true)}, want: "",
 			err: "failed to construct FQDN from pod hostname and cluster domain, FQDN pod." + long +
 				".ns.svc.cluster.local is too long (64 characters is the max, 65 characters requested)",
 		},
-		"an override has none":    {spec: corev1.PodSpec{Subdomain: "sub", HostnameOverride: new("a.b"), SetHostnameAsFQDN: new(true)}, want: "a.b"},
-		"an override is cut, too": {spec: corev1.PodSpec{HostnameOverride: new(long + "." + long)}, want: long + "." + long[:22]},
-		"a bad override":          {spec: corev1.PodSpec{HostnameOverride: new("A")}, err: `pod HostnameOverride "A" is not a valid DNS subdomain: `},
-		"a bad hostname":          {spec: corev1.PodSpec{Hostname: "a.b"}, err: `pod Hostname "a.b" is not a valid DNS label: `},
-		"a bad subdomain":         {spec: corev1.PodSpec{Subdomain: "a b"}, err: `pod Subdomain "a b" is not a valid DNS label: `},
-		"nothing is left":         {podName: strings.Repeat("-", 64), err: "hostname for pod"},
-		"the node's":              {spec: corev1.PodSpec{HostNetwork: true, Hostname: "A"}, want: ""},
+		"an override gets no domain": {spec: corev1.PodSpec{Subdomain: "sub", HostnameOverride: new("a.b"), SetHostnameAsFQDN: new(true)}, want: "a.b"},
+		"an override is cut, too":    {spec: corev1.PodSpec{HostnameOverride: new(long + "." + long)}, want: long + "." + long[:22]},
+		"a bad override":             {spec: corev1.PodSpec{HostnameOverride: new("A")}, err: `pod HostnameOverride "A" is not a valid DNS subdomain: `},
+		"a bad hostname":             {spec: corev1.PodSpec{Hostname: "a.b"}, err: `pod Hostname "a.b" is not a valid DNS label: `},
+		"a bad subdomain":            {spec: corev1.PodSpec{Subdomain: "a b"}, err: `pod Subdomain "a b" is not a valid DNS label: `},
+		"nothing is left":            {podName: strings.Repeat("-", 64), err: "hostname for pod"},
+		"the node's":                 {spec: corev1.PodSpec{HostNetwork: true, Hostname: "A"}, want: ""},
 	} {
 		pod := testPod()
 		pod.Spec = c.spec

@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// injections holds the last Injections of one pod.
+// injections records the cpusets and the health of one pod's containers.
 type injections struct {
 	// cpusets holds the last cpuset that this Runner set for a container, by
 	// container ID.
@@ -140,8 +140,8 @@ func (r *Runner) cpuset(uid types.UID, s *runtimeapi.ContainerStatus) Cpuset {
 	return Cpuset{CPUs: linux.GetCpusetCpus(), Mems: linux.GetCpusetMems()}
 }
 
-// setCpuset records the cpuset that was set for a container. An empty field
-// means that the value was not set.
+// setCpuset records the cpuset that was set for a container. An empty field of
+// given means that this value was not set; the recorded value then remains.
 func (r *Runner) setCpuset(uid types.UID, id string, given Cpuset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

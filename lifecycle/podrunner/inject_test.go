@@ -28,7 +28,7 @@ type ledger struct {
 	mu   sync.Mutex
 	in   resources.Injection
 	err  error
-	ids  []string // of the instances in the requests
+	ids  []string // container IDs in the requests
 }
 
 func (l *ledger) Name() string { return l.name }
@@ -71,13 +71,13 @@ func TestContainerConfig_Injection(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "/dev/fpga", got.GetDevices()[0].GetContainerPath())
 	require.Equal(t, "acme.example/fpga=1", got.GetCDIDevices()[0].GetName())
-	require.Equal(t, []string{"GIVEN=1", "OWN=spec", "LATE=$(GIVEN)"}, variables(got), "as in the kubelet")
+	require.Equal(t, []string{"GIVEN=1", "OWN=spec", "LATE=$(GIVEN)"}, variables(got), "variables must be merged as in the kubelet")
 	require.Equal(t, []string{"1 spec"}, got.GetArgs())
 	require.Equal(t, []string{"/lib/given", "/lib/own"}, []string{got.GetMounts()[0].GetContainerPath(), got.GetMounts()[1].GetContainerPath()})
-	require.False(t, got.GetMounts()[0].GetSelinuxRelabel(), "the kernel has no SELinux")
-	require.True(t, given.GetSelinuxRelabel(), "what an allocator gives is not modified")
+	require.False(t, got.GetMounts()[0].GetSelinuxRelabel(), "without SELinux in the kernel, mounts must not be relabelled")
+	require.True(t, given.GetSelinuxRelabel(), "the allocator's injection must not be modified")
 	require.Equal(t, "1", got.GetAnnotations()["acme.example/share"])
-	require.Equal(t, "0", got.GetAnnotations()["io.kubernetes.container.restartCount"], "the agent's win")
+	require.Equal(t, "0", got.GetAnnotations()["io.kubernetes.container.restartCount"], "the agent's own annotations must have precedence")
 	require.Equal(t, "2-3", got.GetLinux().GetResources().GetCpusetCpus())
 	require.Equal(t, "1", got.GetLinux().GetResources().GetCpusetMems())
 
@@ -97,14 +97,14 @@ func TestInject_GoesIntoTheCreatedContainer(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, "0-1", made.container.GetLinux().GetResources().GetCpusetCpus())
 	require.Equal(t, "FPGA", made.container.GetEnvs()[0].GetKey())
-	require.Equal(t, []string{"app="}, cpu.asked(), "once for each instance")
+	require.Equal(t, []string{"app="}, cpu.asked(), "the allocator must be called once per container instance")
 	require.Equal(t, map[string][]corev1.ResourceStatus{"app": health}, b.runner.Health(pod.UID))
 
 	b.did()
 	fpga.in.Health = nil
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"app=" + b.look(pod.UID).Container("app").GetId()}, cpu.asked())
-	require.Empty(t, b.did(), "it has what it is to have")
+	require.Empty(t, b.did(), "the container has the desired CPUs, so nothing must change")
 	require.Equal(t, map[string][]corev1.ResourceStatus{"app": nil}, b.runner.Health(pod.UID))
 	b.runner.Forget(pod.UID)
 	require.Nil(t, b.runner.Health(pod.UID))
@@ -122,7 +122,7 @@ func TestInject_ConflictKeepsTheContainerWaiting(t *testing.T) {
 	require.Contains(t, log.take(), "Warning Failed Error: "+message)
 
 	topology.in.CPUs = ""
-	require.NoError(t, b.sync(pod), "tried again when the turn is repeated")
+	require.NoError(t, b.sync(pod), "the next sync must retry")
 	require.Len(t, b.look(pod.UID).Containers, 2)
 	require.Empty(t, b.runner.Waiting(pod.UID))
 }
@@ -134,7 +134,7 @@ func TestInject_ErrorKeepsTheContainerWaitingAndNamesItsAllocator(t *testing.T) 
 	err := b.sync(pod)
 	require.ErrorIs(t, err, fpga.err)
 	_, retries := errors.AsType[*podworker.RetryError](err)
-	require.False(t, retries, "the worker's own back-off counts")
+	require.False(t, retries, "the error must not have a retry time, because the worker's own back-off applies")
 	require.Equal(t, corev1.ContainerStateWaiting{
 		Reason: podrunner.CreateContainerConfigError, Message: "allocator fpga: the device is gone",
 	}, b.runner.Waiting(pod.UID)["app"])
@@ -146,7 +146,7 @@ func TestInject_ShrinkingPoolUpdatesRunningContainers(t *testing.T) {
 	b, pod := newBed(t, injecting(cpu)), podOf(nil, "app", "stubborn")
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug", "app")}
 	require.NoError(t, b.sync(pod))
-	require.NoError(t, b.sync(pod), "the ephemeral one starts once the sandbox is there")
+	require.NoError(t, b.sync(pod), "the ephemeral container must start in the existing sandbox")
 	b.did()
 	b.plans = nil
 
@@ -161,13 +161,13 @@ func TestInject_ShrinkingPoolUpdatesRunningContainers(t *testing.T) {
 		require.Equal(t, "0", s.GetResources().GetLinux().GetCpusetMems())
 	}
 
-	cpu.in = resources.Injection{} // not set
+	cpu.in = resources.Injection{} // no CPUs injected
 	require.NoError(t, b.sync(pod))
-	require.Empty(t, b.did(), "a container keeps what it has")
+	require.Empty(t, b.did(), "a running container must keep its CPUs")
 
 	cpu.in, cpu.err = resources.Injection{}, errors.New("unknown pod")
 	require.ErrorContains(t, b.sync(pod), "update resources of running container app of pod ns/pod: allocator cpu: unknown pod")
-	require.Empty(t, b.did(), "what runs is left alone")
+	require.Empty(t, b.did(), "running containers must not change")
 }
 
 func TestInject_UpdateThatFailsIsTriedAgain(t *testing.T) {
@@ -182,8 +182,8 @@ func TestInject_UpdateThatFailsIsTriedAgain(t *testing.T) {
 	require.Equal(t, "1", b.look(pod.UID).Container("app").GetResources().GetLinux().GetCpusetCpus())
 }
 
-// TestInject_AfterARestartOfTheAgent: if the runtime shows no cpuset, the
-// Runner sets the cpuset once.
+// TestInject_AfterARestartOfTheAgent checks that the Runner sets the cpuset once if the
+// runtime does not report it.
 func TestInject_AfterARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	cpu := &ledger{name: "cpu", in: resources.Injection{CPUs: "0-3"}}
@@ -206,7 +206,7 @@ func TestInject_AfterARestartOfTheAgent(t *testing.T) {
 	}
 	restart()
 	sync()
-	require.Empty(t, b.did(), "the runtime shows the cpuset")
+	require.Empty(t, b.did(), "nothing must change, because the runtime reports the cpuset")
 
 	status.Containers[0].Resources = nil
 	restart()
@@ -236,7 +236,7 @@ func TestPlan_PinsContainersThatKeepRunning(t *testing.T) {
 	in.Pod.Spec.Containers[0].Args = []string{"changed"}
 	actions = podrunner.Plan(in)
 	require.Len(t, actions.Kill, 1)
-	require.Len(t, actions.Pin, 1, "one that is replaced is not")
+	require.Len(t, actions.Pin, 1, "a container that is replaced must not be pinned")
 	require.Equal(t, "job", actions.Pin[0].Name)
 
 	in.Pinnings = nil
@@ -269,5 +269,5 @@ func TestInject_NilChangesNothing(t *testing.T) {
 	b.did()
 	require.NoError(t, b.sync(pod))
 	require.Empty(t, b.did())
-	require.Nil(t, b.runner.Health(pod.UID), "nothing is remembered")
+	require.Nil(t, b.runner.Health(pod.UID), "the health of a removed pod must be deleted")
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// TestPlan_Invariants makes plans for random situations, most of which no real
-// runtime shows. A situation that fails is printed as a case for testdata/plan.
+// TestPlan_Invariants makes plans for random situations, most of which cannot occur in a real
+// runtime. A failing situation is printed as a case for testdata/plan.
 func TestPlan_Invariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5000) {
@@ -209,9 +209,9 @@ func (p *plan) byID(id string) *runtimeapi.ContainerStatus {
 	return p.status.Containers[i]
 }
 
-// checkStops: running containers that match the spec are left alone, except in
-// a pod that has ended or restarts as a whole; everything else that may run is
-// stopped, once.
+// checkStops checks that running containers that match the spec are not stopped, except in a
+// terminated pod or during a restart of all containers. All other containers that may be
+// running must be stopped once.
 func (p *plan) checkStops() {
 	killed := map[string]bool{}
 	for _, k := range p.Kill {
@@ -254,10 +254,9 @@ func (p *plan) asksForAll(c corev1.Container) bool {
 		slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.ExitCodes.Values[0] == 2 })
 }
 
-// isPassive reports whether a plan need not stop s although s may run. This is
-// so for the newest instance of an init container that is not the current init
-// container, for an ephemeral container, and for a regular container in an
-// unknown state, which is stopped when it is started again.
+// isPassive reports whether a plan need not stop s although s may be running: the newest
+// instance of an init container other than the current init container, an ephemeral container,
+// and a regular container in an unknown state, which is stopped when it is started again.
 func (p *plan) isPassive(s *runtimeapi.ContainerStatus) bool {
 	c := p.specOf(s)
 	if c == nil || p.here(c.Name) != s {
@@ -271,8 +270,8 @@ func (p *plan) somethingIsThere() bool {
 	return len(p.status.Sandboxes) > 0 || slices.ContainsFunc(p.status.Containers, mayRun)
 }
 
-// checkRestartAll: everything is removed except ephemeral containers, and the
-// container that requested the restart is removed last.
+// checkRestartAll checks that everything except ephemeral containers is removed, and that the
+// container which requested the restart is removed last.
 func (p *plan) checkRestartAll() {
 	if !p.restartsAll() {
 		require.Nil(p, p.RestartAll, p.about)
@@ -294,9 +293,9 @@ func (p *plan) checkRestartAll() {
 	require.True(p, p.asksForAll(*p.specOf(p.byID(last.ID))), p.about)
 }
 
-// checkStarts: one start per name, with a new attempt; init containers and
-// sidecars in order; an ephemeral container once; and no container whose policy
-// forbids a restart.
+// checkStarts checks that each name is started at most once, with a new attempt; that init
+// containers and sidecars start in order; that an ephemeral container starts once; and that
+// no container starts whose policy forbids a restart.
 func (p *plan) checkStarts() {
 	started := map[string]bool{}
 	for _, s := range p.Start {
@@ -321,7 +320,7 @@ func (p *plan) checkStarts() {
 	}
 }
 
-// checkTurn: a container starts only after all init containers before it in the
+// checkTurn checks that a container starts only after all init containers before it in the
 // spec have succeeded or started, unless the pod was initialized before.
 func (p *plan) checkTurn(s podrunner.Start) {
 	all := p.pod.Spec.InitContainers
@@ -341,7 +340,7 @@ func (p *plan) checkTurn(s podrunner.Start) {
 	switch {
 	case s.Kind == podrunner.Ephemeral, made && s.Kind != podrunner.Init:
 	case made:
-		require.Fail(p, "the pod is initialized", p.about)
+		require.Fail(p, "an init container starts in an initialized pod", p.about)
 	case s.Kind == podrunner.Init:
 		require.GreaterOrEqual(p, at, turn, p.about)
 		fallthrough
@@ -363,7 +362,7 @@ func (p *plan) ready(c *corev1.Container) bool {
 	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && s.GetExitCode() == 0
 }
 
-// checkUpdates: only containers that keep running are resized, to the desired
+// checkUpdates checks that only containers that continue to run are resized, to the desired
 // values.
 func (p *plan) checkUpdates() {
 	for _, u := range p.Update {

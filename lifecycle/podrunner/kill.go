@@ -48,8 +48,8 @@ func (r *Runner) SyncTerminatingPod(ctx context.Context, req podworker.SyncReque
 // SyncTerminatingRuntimePod stops a pod that only the runtime knows. The
 // containers get the grace period that is stored in their annotations, and
 // their preStop hooks run. The kubelet gives these containers one second. If an
-// earlier agent has started to terminate the pod, its deadline remains in
-// effect.
+// earlier agent has started to terminate the pod, the deadline that it stored
+// remains in effect.
 func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, req podworker.SyncRequest) error {
 	if err := r.terminatePod(ctx, req, writtenGrace(req)); err != nil {
 		return err
@@ -61,6 +61,7 @@ func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, req podworker.Sy
 // terminatePod computes the deadline from grace, because the pod's worker does
 // not know the grace period.
 func (r *Runner) terminatePod(ctx context.Context, req podworker.SyncRequest, grace time.Duration) error {
+	r.setReleased(req.Status.UID, false)
 	var given *lifecycle.Deadline
 	if req.Pod != nil {
 		given = req.Deadline()
@@ -71,7 +72,8 @@ func (r *Runner) terminatePod(ctx context.Context, req podworker.SyncRequest, gr
 }
 
 // writtenGrace returns the grace period of a pod without a spec: the longest
-// grace period in the annotations of its containers, and at least that of req.
+// grace period in the annotations of its containers, but at least the grace
+// period of req.
 func writtenGrace(req podworker.SyncRequest) time.Duration {
 	grace := req.Grace
 	for _, c := range req.Status.Containers {
@@ -90,7 +92,10 @@ func writtenGrace(req podworker.SyncRequest) time.Duration {
 // deletes the pod's state from memory. The pod's dead containers, and their
 // logs and termination messages, remain until [Runner.RemovePod] removes them.
 func (r *Runner) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest) error {
-	if req.Status.Running() {
+	switch {
+	case req.Status.Stale:
+		return fmt.Errorf("pod %s: %w", req.Status.UID, errStale)
+	case req.Status.Running():
 		return fmt.Errorf("pod %s: %w", req.Status.UID, ErrStillRunning)
 	}
 	unlock, err := r.clean.Lock(ctx, req.Status.UID)
@@ -102,14 +107,15 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, req podworker.SyncReques
 		return err
 	}
 	r.Forget(req.Status.UID)
+	r.setReleased(req.Status.UID, true)
 	for c := range podspec.Containers(&req.Pod.Spec) {
 		r.cfg.RestartBackoff.Reset(RestartKey(req.Pod, c)) // a static pod may be created again with the same UID
 	}
 	return nil
 }
 
-// verifyStopped verifies that the pod has stopped, with its current state in
-// the runtime.
+// verifyStopped reads the pod's current state from the runtime, and returns an
+// error if the pod still runs.
 func (r *Runner) verifyStopped(ctx context.Context, req podworker.SyncRequest) error {
 	now := r.cfg.Clock.Now()
 	status, err := r.refresh(ctx, req.Status.UID)
@@ -247,13 +253,16 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 		return errors.Join(refused, fmt.Errorf("wait for another cleanup of pod %s: %w", status.UID, err))
 	}
 	defer unlock()
-	if err := errors.Join(refused, r.release(ctx, status.UID)); err != nil {
-		return err
+	if !r.isReleased(status.UID) {
+		refused = errors.Join(refused, r.release(ctx, status.UID))
+	}
+	if refused != nil {
+		return refused
 	}
 	if err := removeLogs(r.cfg.LogRoot, status.UID); err != nil {
 		return err
 	}
-	// The pod's directory is removed last. If the agent is killed before,
+	// The pod's directory is removed last. If the agent is killed before that,
 	// Leftovers finds the pod by this directory.
 	if err := r.removeFiles(status.UID, containersFolder, hostsFile); err != nil {
 		return err

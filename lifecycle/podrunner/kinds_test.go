@@ -55,7 +55,7 @@ func TestSidecars_StartFirstAndOthersWait(t *testing.T) {
 	id := b.look(pod.UID).Container("slow").GetId()
 	b.probes[id] = podrunner.ProbeResults{}
 	require.NoError(t, b.sync(pod))
-	require.Empty(t, b.starts(), "its startup probe has not succeeded")
+	require.Empty(t, b.starts(), "the next container must wait for the startup probe")
 	delete(b.probes, id)
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"init"}, b.starts())
@@ -67,7 +67,7 @@ func TestSidecars_StartFirstAndOthersWait(t *testing.T) {
 
 	require.NoError(t, b.node.Kill(id, 1))
 	require.NoError(t, b.sync(pod))
-	require.Equal(t, []string{"slow"}, b.starts(), "it comes again")
+	require.Equal(t, []string{"slow"}, b.starts(), "the container must be restarted")
 }
 
 func TestSidecarsAreStoppedLastAndInReverse(t *testing.T) {
@@ -136,14 +136,14 @@ func TestFailedProbe_KillsWithinItsGraceAndRestarts(t *testing.T) {
 	b.clock.Step(time.Second)
 	b.probes[b.look(pod.UID).Container("app").GetId()] = podrunner.ProbeResults{LivenessFailed: true}
 	_, ok := errors.AsType[*podworker.RetryError](b.sync(pod))
-	require.True(t, ok, "the third in a row backs off")
+	require.True(t, ok, "the third start in a row must back off")
 	require.Equal(t, "CrashLoopBackOff", b.runner.Waiting(pod.UID)["app"].Reason)
 	require.Equal(t, runtimeapi.ContainerState_CONTAINER_EXITED, b.look(pod.UID).Container("app").GetState())
 }
 
-// TestFailedProbe_KillsAlthoughTheImageIsMissing: a changed container keeps
-// running until its replacement is ready to start, but a container whose probe
-// failed is killed in any case.
+// TestFailedProbe_KillsAlthoughTheImageIsMissing checks that a changed container continues to
+// run until its replacement is ready to start, but a container with a failed probe is killed
+// in any case.
 func TestFailedProbe_KillsAlthoughTheImageIsMissing(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app")
@@ -168,8 +168,8 @@ func anewPod() *corev1.Pod {
 	return pod
 }
 
-// upAndEnded starts the pod and waits until the container that requests a
-// restart of all has ended.
+// upAndEnded starts the pod and waits until the container that requests a restart of all
+// containers has exited.
 func (b *bed) upAndEnded(pod *corev1.Pod) {
 	b.t.Helper()
 	for range 2 {
@@ -179,15 +179,15 @@ func (b *bed) upAndEnded(pod *corev1.Pod) {
 	b.did()
 }
 
-// TestRestartOfAll_AlwaysCompletes: the sandbox ends, and then the container
-// that requested the restart is removed.
+// TestRestartOfAll_AlwaysCompletes lets the sandbox stop, and then removes the container that
+// requested the restart.
 func TestRestartOfAll_AlwaysCompletes(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
 	b.upAndEnded(pod)
 	require.NoError(t, b.node.KillSandbox(b.look(pod.UID).Sandboxes[0].GetId()))
 	require.NoError(t, b.sync(pod))
-	require.Empty(t, b.starts(), "the new sandbox stays empty")
+	require.Empty(t, b.starts(), "no container must start in the new sandbox")
 	require.NoError(t, b.node.RemoveSilently(b.look(pod.UID).Container("anew").GetId()))
 	b.did()
 	require.NoError(t, b.sync(pod))
@@ -196,8 +196,8 @@ func TestRestartOfAll_AlwaysCompletes(t *testing.T) {
 	require.Equal(t, []string{"init-job"}, b.starts())
 }
 
-// TestRestartOfAllContainersAfterARestartOfTheAgent: only the pod's status
-// records the restart.
+// TestRestartOfAllContainersAfterARestartOfTheAgent checks the case that only the pod's
+// status records the restart.
 func TestRestartOfAllContainersAfterARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
@@ -208,7 +208,7 @@ func TestRestartOfAllContainersAfterARestartOfTheAgent(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 	require.Nil(t, b.look(pod.UID).Container("app"))
 	require.NoError(t, b.sync(pod))
-	require.Equal(t, []string{"init-job"}, b.starts(), "the status may be old, but is not asked again")
+	require.Equal(t, []string{"init-job"}, b.starts(), "the status may be outdated, but the restart must not start again")
 }
 
 func TestRestartOfAllContainers(t *testing.T) {
@@ -220,11 +220,11 @@ func TestRestartOfAllContainers(t *testing.T) {
 	require.Equal(t, []string{
 		"StopContainer ns/pod/app",
 		"RemoveContainer ns/pod/app", "RemoveContainer ns/pod/init-job", "RemoveContainer ns/pod/anew",
-	}, b.did(), "the ephemeral container goes on")
+	}, b.did(), "the ephemeral container must continue to run")
 	require.Equal(t, "RestartingAllContainers", b.runner.Waiting(pod.UID)["app"].Reason)
 
 	require.NoError(t, b.sync(pod))
-	require.Equal(t, []string{"init-job"}, b.starts(), "the ephemeral container does not come again")
+	require.Equal(t, []string{"init-job"}, b.starts(), "the ephemeral container must not be started again")
 	b.clock.Step(time.Second)
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"app", "anew"}, b.starts())
@@ -234,7 +234,7 @@ func TestRestartOfAllContainers(t *testing.T) {
 		require.Equal(t, 1, podcache.RestartCount(status.Container(name)), name)
 	}
 
-	b.clock.Step(time.Second) // the container requests the restart again, and backs off
+	b.clock.Step(time.Second) // the container requests the restart again, and is in back-off
 	_, ok := errors.AsType[*podworker.RetryError](b.sync(pod))
 	require.True(t, ok)
 	require.Equal(t, []string{"StopContainer ns/pod/app"}, b.did())
@@ -244,9 +244,9 @@ func TestRestartOfAllContainers(t *testing.T) {
 	require.Equal(t, []string{"RemoveContainer ns/pod/app", "RemoveContainer ns/pod/init-job", "RemoveContainer ns/pod/anew"}, b.did())
 }
 
-// TestRestartOfAll_ContinuesAfterAFailure: if the container that requested the
-// restart were removed before the other containers, these would count as
-// already restarted.
+// TestRestartOfAll_ContinuesAfterAFailure checks the order of removals: if the container that
+// requested the restart were removed before the others, these would count as already
+// restarted.
 func TestRestartOfAll_ContinuesAfterAFailure(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
@@ -312,8 +312,8 @@ func limits(memory, cpu string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse(cpu)}
 }
 
-// TestSyncPod_RestartedAgentTouchesNothing: running containers of every kind
-// are recognized, and restart counts continue.
+// TestSyncPod_RestartedAgentTouchesNothing checks that running containers of every kind are
+// recognized, and that restart counts continue.
 func TestSyncPod_RestartedAgentTouchesNothing(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "crash")
@@ -349,9 +349,9 @@ func TestSyncPod_WithoutResizerNothingIsResized(t *testing.T) {
 	require.Empty(t, b.did())
 }
 
-// TestSyncPod_CallsOfAPodStart: the calls for the sandbox, then create, start
-// and at most two status calls per container, including the status of its
-// image, and no list.
+// TestSyncPod_CallsOfAPodStart counts the calls: the calls for the sandbox, and for each
+// container one create call, one start call and at most two status calls, including the status
+// of the image. There is no list call.
 func TestSyncPod_CallsOfAPodStart(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "stubborn", "job")
@@ -370,8 +370,8 @@ func TestSyncPod_CallsOfAPodStart(t *testing.T) {
 	}, calls)
 }
 
-// TestPullsOverlap: pulls run concurrently with each other and with the
-// creation of the sandbox.
+// TestPullsOverlap checks that pulls run concurrently with each other and with the creation
+// of the sandbox.
 func TestPullsOverlap(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
@@ -386,14 +386,15 @@ func TestPullsOverlap(t *testing.T) {
 	})
 }
 
-// TestPulls_EndWithTheirSync: no goroutine is left after a failed sandbox.
+// TestPulls_EndWithTheirSync checks that no goroutine is left after the creation of a sandbox
+// failed.
 func TestPulls_EndWithTheirSync(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "crash")
 	require.NoError(t, b.node.Fail("PullImage", fakecri.Fault{Hang: true}))
 	require.NoError(t, b.node.Fail("RunPodSandbox", fakecri.Fault{Err: grpcstatus.Error(codes.Internal, "no network")}))
 	require.ErrorContains(t, b.sync(pod), "no network")
-	require.Empty(t, b.runner.Waiting(pod.UID), "a pull that we ended is no failure")
+	require.Empty(t, b.runner.Waiting(pod.UID), "a pull that the agent cancelled must not be a waiting reason")
 }
 
 func TestAttempts_ContinueFromTheLogs(t *testing.T) {

@@ -62,10 +62,13 @@ func makeAndOpen(root string, mode fs.FileMode, names ...string) (*os.Root, erro
 	if err := checkFolders(names...); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(root, mode); err != nil {
-		return nil, err
-	}
 	folder, err := safeopen.Root(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(root, mode); err != nil {
+			return nil, err
+		}
+		folder, err = safeopen.Root(root)
+	}
 	if err != nil {
 		return nil, err
 	}

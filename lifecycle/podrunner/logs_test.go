@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// TestLinksToLogs: each instance of a container has a link for log shippers.
+// TestLinksToLogs checks that each instance of a container has a link for log shippers.
 func TestLinksToLogs(t *testing.T) {
 	t.Parallel()
 	links := filepath.Join(t.TempDir(), "log", "containers")

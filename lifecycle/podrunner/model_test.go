@@ -21,14 +21,12 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// TestPlansConverge carries out plans on random pods while containers,
-// sandboxes and nodes fail, probes fail, resources change and ephemeral
-// containers are added. Then the disturbances stop: within a few syncs the plan
-// must be "nothing to do", and no container may run that is not in the spec. No
-// container may ever be started twice for one attempt (the node rejects a
-// second container with the same name), and no ephemeral container may ever be
-// started twice. Finally the pod is removed, and nothing of the pod may be
-// left.
+// TestPlansConverge executes plans on random pods while containers, sandboxes and nodes fail,
+// probes fail, resources change and ephemeral containers are added. Then the disturbances
+// stop: within a few syncs the plan must be "nothing to do", and no container may be running
+// that is not in the spec. No container may be started twice for one attempt (the node
+// rejects a second container with the same name), and no ephemeral container may be started
+// twice. Finally the pod is removed, and nothing of the pod may be left.
 func TestPlansConverge(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -58,10 +56,10 @@ func TestPlansConverge(t *testing.T) {
 	}
 }
 
-// checkEnd: a pod that is terminated ends, and leaves nothing behind.
+// checkEnd checks that a terminated pod stops and leaves nothing.
 func (s *supplied) checkEnd(pod *corev1.Pod, seed uint64) {
 	s.t.Helper()
-	require.Empty(s.t, s.held.left(), "seed %d: leases", seed)
+	require.Empty(s.t, s.held.left(), "seed %d: leases were not released", seed)
 	require.NoError(s.t, s.terminate(pod, 30*time.Second), "seed %d", seed)
 	err := errors.New("not tried")
 	for try := 0; err != nil && try < 3; try++ {
@@ -79,7 +77,8 @@ func (s *supplied) checkEnd(pod *corev1.Pod, seed uint64) {
 	require.Empty(s.t, logs, "seed %d", seed)
 }
 
-// checkSettled: only containers in the spec run, with the requested resources.
+// checkSettled checks that only containers in the spec are running, with the requested
+// resources.
 func (b *bed) checkSettled(pod *corev1.Pod, seed uint64) {
 	b.t.Helper()
 	names := map[string]int64{}
@@ -91,15 +90,15 @@ func (b *bed) checkSettled(pod *corev1.Pod, seed uint64) {
 	}
 	for _, c := range b.look(pod.UID).Containers {
 		name := podcache.ContainerName(c)
-		require.True(b.t, !mayRun(c) || slices.Contains(slices.Collect(maps.Keys(names)), name), "seed %d: %s runs", seed, name)
+		require.True(b.t, !mayRun(c) || slices.Contains(slices.Collect(maps.Keys(names)), name), "seed %d: unexpected running container %s", seed, name)
 		if running(c) {
 			require.Equal(b.t, names[name], max(0, c.GetResources().GetLinux().GetMemoryLimitInBytes()), "seed %d: memory of %s", seed, name)
 		}
 	}
 }
 
-// checkUp: with restartPolicy Always, every container that does not end by
-// itself runs, and sidecars run as long as another container runs.
+// checkUp checks that with restartPolicy Always every container that does not exit by itself
+// is running, and that sidecars are running as long as another container is.
 func (b *bed) checkUp(pod *corev1.Pod, seed uint64) {
 	b.t.Helper()
 	status, any := b.look(pod.UID), false
@@ -110,11 +109,11 @@ func (b *bed) checkUp(pod *corev1.Pod, seed uint64) {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		any = any || runs(c)
-		require.True(b.t, runs(c) || c.RestartPolicy != nil || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways, "seed %d: %s does not run", seed, c.Name)
+		require.True(b.t, runs(c) || c.RestartPolicy != nil || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways, "seed %d: %s is not running", seed, c.Name)
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		require.True(b.t, !podspec.IsSidecar(c) || runs(c) == any, "seed %d: sidecar %s runs: %t", seed, c.Name, runs(c))
+		require.True(b.t, !podspec.IsSidecar(c) || runs(c) == any, "seed %d: sidecar %s is running: %t", seed, c.Name, runs(c))
 	}
 }
 
@@ -134,18 +133,18 @@ func (b *bed) checkStartedOnce(pod *corev1.Pod, seed uint64) {
 	}
 	for _, c := range pod.Spec.EphemeralContainers {
 		count := len(names) - len(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == c.Name }))
-		require.LessOrEqual(b.t, count, 1, "seed %d: %s was started again", seed, c.Name)
+		require.LessOrEqual(b.t, count, 1, "seed %d: ephemeral container %s was started again", seed, c.Name)
 	}
 	last := -1
 	for _, c := range pod.Spec.InitContainers {
 		first := slices.Index(names, c.Name)
-		require.True(b.t, first > last || first < 0, "seed %d: %s came too early: %v", seed, c.Name, names)
+		require.True(b.t, first > last || first < 0, "seed %d: init container %s was started too early: %v", seed, c.Name, names)
 		last = max(last, first)
 	}
 }
 
-// randomPod returns a random pod. No program of the pod ends by itself and is
-// restarted for ever, because the pod would then never reach a stable state.
+// randomPod returns a random pod. A program that exits by itself is not restarted forever,
+// because the pod would then never reach a stable state.
 func randomPod(random *rand.Rand) *corev1.Pod {
 	policies := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
 	pod := testPod()
@@ -184,7 +183,7 @@ func randomPod(random *rand.Rand) *corev1.Pod {
 	return pod
 }
 
-// disturb makes something fail on the node.
+// disturb causes a random failure on the node.
 func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 	t.Helper()
 	status := b.look(pod.UID)
@@ -198,7 +197,7 @@ func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 	case 0, 1:
 		b.clock.Step(time.Duration(random.IntN(30)) * time.Second)
 	case 2:
-		_ = b.node.Kill(pick(), 137) // fails if the container does not run
+		_ = b.node.Kill(pick(), 137) // an error means that the container is not running
 	case 3:
 		_ = b.node.RemoveSilently(pick())
 	case 4:

@@ -16,7 +16,7 @@ const etcHostsPath = "/etc/hosts"
 
 // mounts returns the container's mounts in this order: the mounts of its
 // Injection, its volumes, its hosts file and its termination message file. If
-// two mounts have the same path, the later mount is on top.
+// two mounts have the same path, the later mount hides the earlier mount.
 func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *variables) ([]*runtimeapi.Mount, error) {
 	var out []*runtimeapi.Mount
 	for _, m := range in.Mounts {

@@ -37,18 +37,18 @@ func TestMounts(t *testing.T) {
 		features *runtimeapi.RuntimeHandlerFeatures
 		want     string
 	}{
-		"a volume":                   {mount: vm{Name: "data", MountPath: "/data"}, want: "/data</pods/uid/data relabel" + hosts},
-		"read only":                  {mount: vm{Name: "data", MountPath: "/data", ReadOnly: true}, want: "/data</pods/uid/data ro relabel" + hosts},
-		"one that the agent keeps":   {mount: vm{Name: "conf", MountPath: "/conf"}, want: "/conf</pods/uid/conf ro relabel" + hosts},
-		"the node's is not labelled": {mount: vm{Name: "host", MountPath: "/h"}, want: "/h</srv" + hosts},
-		"a relative path":            {mount: vm{Name: "data", MountPath: "data"}, want: "/data</pods/uid/data relabel" + hosts},
-		"over the hosts file":        {mount: vm{Name: "data", MountPath: "/etc/hosts"}, want: "/etc/hosts</pods/uid/data relabel"},
-		"an image":                   {mount: vm{Name: "model", MountPath: "/m", SubPath: "a/b"}, want: "/m<image model:1 a/b ro" + hosts},
-		"to the container":           {mount: vm{Name: "host", MountPath: "/h", MountPropagation: new(corev1.MountPropagationHostToContainer)}, want: "/h</srv PROPAGATION_HOST_TO_CONTAINER" + hosts},
-		"both ways":                  {mount: vm{Name: "host", MountPath: "/h", MountPropagation: new(corev1.MountPropagationBidirectional)}, want: "/h</srv PROPAGATION_BIDIRECTIONAL" + hosts},
-		"no propagation":             {mount: vm{Name: "host", MountPath: "/h", MountPropagation: new(corev1.MountPropagationNone)}, want: "/h</srv" + hosts},
-		"a part":                     {mount: vm{Name: "host", MountPath: "/h", SubPath: "a/b"}, want: "/h</sub/host/app/a/b" + hosts},
-		"a part by a variable":       {mount: vm{Name: "host", MountPath: "/h", SubPathExpr: "$(POD)/$$x"}, want: "/h</sub/host/app/pod/$x" + hosts},
+		"a volume":                            {mount: vm{Name: "data", MountPath: "/data"}, want: "/data</pods/uid/data relabel" + hosts},
+		"read only":                           {mount: vm{Name: "data", MountPath: "/data", ReadOnly: true}, want: "/data</pods/uid/data ro relabel" + hosts},
+		"a read-only volume":                  {mount: vm{Name: "conf", MountPath: "/conf"}, want: "/conf</pods/uid/conf ro relabel" + hosts},
+		"a hostPath volume is not relabelled": {mount: vm{Name: "host", MountPath: "/h"}, want: "/h</srv" + hosts},
+		"a relative path":                     {mount: vm{Name: "data", MountPath: "data"}, want: "/data</pods/uid/data relabel" + hosts},
+		"over the hosts file":                 {mount: vm{Name: "data", MountPath: "/etc/hosts"}, want: "/etc/hosts</pods/uid/data relabel"},
+		"an image":                            {mount: vm{Name: "model", MountPath: "/m", SubPath: "a/b"}, want: "/m<image model:1 a/b ro" + hosts},
+		"to the container":                    {mount: vm{Name: "host", MountPath: "/h", MountPropagation: new(corev1.MountPropagationHostToContainer)}, want: "/h</srv PROPAGATION_HOST_TO_CONTAINER" + hosts},
+		"both ways":                           {mount: vm{Name: "host", MountPath: "/h", MountPropagation: new(corev1.MountPropagationBidirectional)}, want: "/h</srv PROPAGATION_BIDIRECTIONAL" + hosts},
+		"no propagation":                      {mount: vm{Name: "host", MountPath: "/h", MountPropagation: new(corev1.MountPropagationNone)}, want: "/h</srv" + hosts},
+		"a part":                              {mount: vm{Name: "host", MountPath: "/h", SubPath: "a/b"}, want: "/h</sub/host/app/a/b" + hosts},
+		"a part by a variable":                {mount: vm{Name: "host", MountPath: "/h", SubPathExpr: "$(POD)/$$x"}, want: "/h</sub/host/app/pod/$x" + hosts},
 		"recursively": {
 			mount: vm{Name: "host", MountPath: "/h", ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyEnabled)}, features: recursive, want: "/h</srv ro recursive" + hosts,
 		},
@@ -72,11 +72,11 @@ func TestMounts(t *testing.T) {
 			mount: vm{Name: "host", RecursiveReadOnly: new(corev1.RecursiveReadOnlyIfPossible)},
 			want:  `error failed to resolve recursive read-only mode: volume "host" requested recursive read-only mode, but it is not read-only`,
 		},
-		"recursively, but it spreads": {
+		"recursively read-only, with mount propagation": {
 			mount: vm{Name: "host", ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyIfPossible), MountPropagation: new(corev1.MountPropagationBidirectional)},
 			want:  `error failed to resolve recursive read-only mode: volume "host" requested recursive read-only mode, but it is not compatible with propagation "Bidirectional"`,
 		},
-		"recursively, but it can't": {
+		"recursively read-only, without support of the runtime": {
 			mount: vm{Name: "host", ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyEnabled)},
 			want:  `error failed to resolve recursive read-only mode: volume "host" requested recursive read-only mode, but it is not supported by the runtime`,
 		},
@@ -141,12 +141,12 @@ func TestMountsOfAnInstance(t *testing.T) {
 
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "v", SubPath: "a"}}
 	_, err = podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{Volumes: map[string]string{"v": "/v"}}, testNode())
-	require.EqualError(t, err, `failed to prepare subPath for volumeMount "v" of container "app"`, "nobody prepares it")
+	require.EqualError(t, err, `failed to prepare subPath for volumeMount "v" of container "app"`, "without a preparer, the subPath must fail")
 	cause := errors.New("cause")
 	_, err = podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{
 		Volumes: map[string]string{"v": "/v"}, SubPath: func(podrunner.SubPathMount) (string, error) { return "", cause },
 	}, testNode())
-	require.ErrorIs(t, err, cause, "for logs")
+	require.ErrorIs(t, err, cause, "the cause must be available for logs")
 }
 
 // FuzzSubPath searches for an accepted subPath that leads out of a volume.

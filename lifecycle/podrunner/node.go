@@ -9,8 +9,8 @@ import (
 )
 
 // Node describes the node and the agent for functions that configure pods. In
-// the zero value nothing is known about the node, and pods that need more are
-// rejected. A [Runner] makes a Node from its Config.
+// the zero value nothing is known about the node, and pods that need facts
+// about the node are rejected. A [Runner] makes a Node from its Config.
 type Node struct {
 	// Policy holds the agent's settings.
 	Policy
@@ -45,8 +45,8 @@ type Facts struct {
 	Objects podspec.Objects
 	// Services returns the services of a namespace, for the environment
 	// variables of containers. An error, for example because the services are
-	// not known yet, prevents the creation of the container. Nil: the node is
-	// not in a cluster and has no services.
+	// not known yet, prevents the creation of the container, unless the pod is
+	// static. Nil: the node is not in a cluster and has no services.
 	Services func(namespace string) ([]*corev1.Service, error)
 	// DNS is the node's own DNS configuration.
 	DNS DNS

@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// TestRunner_WithoutLogRoot: containers run without logs, and the agent's
+// TestRunner_WithoutLogRoot checks that containers run without logs, and that the agent's
 // working directory is not searched.
 func TestRunner_WithoutLogRoot(t *testing.T) {
 	t.Parallel()
@@ -27,7 +27,7 @@ func TestRunner_WithoutLogRoot(t *testing.T) {
 	b.clock.Step(time.Second)
 	ended := b.look(pod.UID).Container("crash")
 	require.Equal(t, int32(3), ended.GetExitCode())
-	require.Empty(t, podrunner.TerminationMessage(ended), "there is no log to find a message in")
+	require.Empty(t, podrunner.TerminationMessage(ended), "without a log, there must be no termination message")
 
 	b.clock.Step(time.Minute)
 	require.NoError(t, b.sync(pod))

@@ -19,8 +19,8 @@ import (
 
 //go:generate go run go.uber.org/mock/mockgen@v0.6.0 -typed -package podrunner_test -destination mock_test.go github.com/kubeparts/kubeparts/lifecycle/podrunner Sandboxes,Containers
 
-// TestStopPod_ContainersBeforeTheirSandbox: stopping the sandbox first would
-// remove the containers' network while they shut down.
+// TestStopPod_ContainersBeforeTheirSandbox checks the order, because stopping the sandbox
+// first would remove the containers' network during their shutdown.
 func TestStopPod_ContainersBeforeTheirSandbox(t *testing.T) {
 	t.Parallel()
 	ctrl := gomock.NewController(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Input is the input of [Plan]. Only Pod and Status are required. Each other
-// field, if it is missing, disables a part of the kubelet's behaviour.
+// Input is the input of [Plan]. Only Pod and Status are required. If another
+// field is missing, a part of the kubelet's behaviour is disabled.
 type Input struct {
 	// Pod is the desired pod, with the resources that were allocated to it.
 	Pod *corev1.Pod
@@ -21,7 +21,7 @@ type Input struct {
 	Status *podcache.Status
 	// Backoff reports whether the container with this key, which ended at the
 	// time since, must wait, and returns the end and the length of the
-	// back-off. For a sandbox, since is its creation time.
+	// back-off. For a sandbox, since is the creation time of the sandbox.
 	// lifecycle.Backoff.Until implements Backoff. Nil: no back-off.
 	Backoff func(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool)
 	// Probes returns the probe results of the container with the given ID. Nil:
@@ -36,6 +36,10 @@ type Input struct {
 	// plan that an agent makes for the pod, Restarting is true if the pod's
 	// condition AllContainersRestarting is True.
 	Restarting bool
+	// Replaced is the ID of the sandbox that a requested restart replaces. If it
+	// is the newest sandbox, a new sandbox is created. All containers in it start
+	// again, whatever their restart policies are. Empty: no restart was requested.
+	Replaced string
 	// Resources are the desired resources of containers. Zero: nothing is
 	// resized.
 	Resources Resources

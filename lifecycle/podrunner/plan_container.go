@@ -59,7 +59,7 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 }
 
 // start plans first the given removals and then the start of c. If c backs off,
-// it plans neither and records that c waits.
+// start plans neither, and records that c waits.
 func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	if start.After.IsZero() || !p.backsOff(c, start.After) {
 		p.Remove = append(p.Remove, instead...)
@@ -67,11 +67,12 @@ func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	}
 }
 
-// resumeStart changes start so that it completes the start of s, which was
-// created but never ran. The attempt is that of s. If s can't be used any more,
-// resumeStart returns the removal of s. If the start of s was interrupted, the
-// next start backs off as if the container had ended, because every start might
-// take longer than the agent runs.
+// resumeStart changes start to complete the start of s, which was created but
+// never ran. The changed start has the attempt of s. If s can't be used any
+// more, resumeStart returns the removal of s. If the start of s was
+// interrupted, the next start backs off as if the container had ended.
+// Otherwise, if every start takes longer than the agent runs, the container
+// would be created again and again without a delay.
 func resumeStart(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
 	start.Attempt = uint32(podcache.RestartCount(s))
 	if podcache.StartInterrupted(s) {

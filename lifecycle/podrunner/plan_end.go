@@ -70,8 +70,9 @@ func (p *planner) stopReason() Reason {
 }
 
 // done reports whether a regular container has ended or fails a probe, and will
-// not be restarted. If the pod is being deleted, no container is started in its
-// sandbox.
+// not be restarted. If the pod is being deleted and has a usable sandbox, a
+// container that does not run counts as ended, because it is not started any
+// more.
 func (p *planner) done(c *corev1.Container) bool {
 	if s := p.current(c.Name); s != nil && running(s) {
 		cause, _ := p.replaceCause(c, Regular, s)
@@ -87,10 +88,11 @@ func (p *planner) done(c *corev1.Container) bool {
 // outcome reports whether s has ended, and returns its exit code. If s was lost
 // with its sandbox, its end was not observed, and s counts as killed, as in the
 // pod's status. With restartPolicy Never, s is then not started again, because
-// s may have completed its work.
+// s may have completed its work. An instance in a replaced sandbox has not ended,
+// because it starts again.
 func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended bool) {
 	switch {
-	case s == nil || unstarted(s):
+	case s == nil || unstarted(s) || p.isReplaced(s):
 		return 0, false
 	case exited(s):
 		return s.GetExitCode(), true
@@ -120,7 +122,7 @@ func (p *planner) initFailed() (*corev1.Container, int32) {
 	for i := range p.Pod.Spec.InitContainers {
 		c := &p.Pod.Spec.InitContainers[i]
 		s := p.Status.Container(c.Name)
-		if s != nil && unknown(s) {
+		if s != nil && unknown(s) && !p.isReplaced(s) {
 			if !restartsAfterProbe(p.Pod, c) {
 				return c, killed
 			}

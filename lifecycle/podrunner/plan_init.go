@@ -56,9 +56,9 @@ func completed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	return !podspec.IsSidecar(c) && s != nil && exited(s) && s.GetExitCode() == 0 && s.GetReason() != "OOMKilled"
 }
 
-// started reports whether c is a sidecar whose instance s runs and whose
-// startup probe, if any, has succeeded. The next containers may then start,
-// even if s will be replaced.
+// started reports whether c is a sidecar whose instance s runs and has passed
+// its startup probe. If c has no startup probe, it has started as soon as s
+// runs. The next containers may then start, even if s will be replaced.
 func (p *planner) started(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if !podspec.IsSidecar(c) || s == nil || !running(s) {
 		return false

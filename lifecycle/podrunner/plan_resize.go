@@ -181,7 +181,8 @@ func (p *planner) podResize(name corev1.ResourceName) *Resize {
 }
 
 // resizeRestarts reports whether a resource of c changes for which the resize
-// policy of c requires a restart.
+// policy of c requires a restart. If the pod's QoS class would change, it
+// returns false, because the resize is then not carried out.
 func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if p.Resources.Container == nil || len(c.ResizePolicy) == 0 {
 		return false

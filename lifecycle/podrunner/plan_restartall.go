@@ -31,7 +31,7 @@ func (p *planner) restartsAll() bool {
 	asked, left := p.Input.Restarting, false
 	for c := range podspec.Containers(&p.Pod.Spec) {
 		s := p.Status.Container(c.Name)
-		asked, left = asked || requestsRestartAll(c, s), left || s != nil
+		asked, left = asked || !p.isReplaced(s) && requestsRestartAll(c, s), left || s != nil
 	}
 	return asked && left
 }
@@ -48,11 +48,11 @@ func requestsRestartAll(c *corev1.Container, s *runtimeapi.ContainerStatus) bool
 // containers are only stopped. The container that requested the restart is
 // removed last, so that a restarted agent can continue the restart.
 func (p *planner) restartAll() {
-	p.RestartAll = &RestartAll{Reason: "a container that has been removed requested it"}
+	p.RestartAll = &RestartAll{Reason: "a container that was removed from the runtime requested the restart"}
 	var askers []Remove
 	for c := range podspec.Containers(&p.Pod.Spec) {
 		s := p.Status.Container(c.Name)
-		if !requestsRestartAll(c, s) {
+		if p.isReplaced(s) || !requestsRestartAll(c, s) {
 			continue
 		}
 		if askers == nil {

@@ -24,6 +24,8 @@ func (p *planner) sandbox() {
 	}
 	network := newest.GetLinux().GetNamespaces().GetOptions().GetNetwork()
 	switch {
+	case newest.GetId() == p.Replaced:
+		p.CreateSandbox = "a restart of the pod was requested"
 	case newest.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
 		p.CreateSandbox = "the sandbox is not ready"
 	case ready > 1:

@@ -34,7 +34,8 @@ import (
 //	         [memory=9 quota=9 shares=9] the desired resources of its cgroup
 //	         [restart-for memory]     its resize policy
 //	         [asks]                   has requests, and so is Burstable
-//	sandbox 1 notready                newest first; "noip", "hostnetwork" as words
+//	sandbox 1 notready                newest first; "noip", "hostnetwork" as words;
+//	                                  "replaced" by a requested restart
 //	app 2 exited 137 [in 0] [old]     restart count, state, code; in an older sandbox;
 //	                                  made from an older definition, or by a "kubelet",
 //	                                  or by a "kubelet-other" from another image
@@ -64,15 +65,17 @@ type situation struct {
 	forgotten map[string]uint32
 	// restarting reports whether all containers were being restarted.
 	restarting bool
-	wanted     map[string]*runtimeapi.LinuxContainerResources
-	resources  podrunner.Resources
+	// replaced is the sandbox that a requested restart replaces.
+	replaced  string
+	wanted    map[string]*runtimeapi.LinuxContainerResources
+	resources podrunner.Resources
 }
 
 func (s *situation) input() podrunner.Input {
 	in := podrunner.Input{
 		Pod: s.pod, Status: s.status, Backoff: s.until, Resources: s.resources,
 		Probes:   func(id string) podrunner.ProbeResults { return s.probes[id] },
-		Attempts: func(name string) uint32 { return s.forgotten[name] }, Restarting: s.restarting,
+		Attempts: func(name string) uint32 { return s.forgotten[name] }, Restarting: s.restarting, Replaced: s.replaced,
 	}
 	in.Resources.Container = func(c *corev1.Container) *runtimeapi.LinuxContainerResources { return s.wanted[c.Name] }
 	return in
@@ -238,6 +241,8 @@ func (s *situation) addSandbox(tb testing.TB, words []string) {
 	for _, w := range words[1:] {
 		switch w {
 		case "ready":
+		case "replaced":
+			s.replaced = box.Id
 		case "notready":
 			box.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 		case "noip":

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,18 +77,18 @@ func fileEquals(root *os.Root, file string, text []byte) (_ bool, err error) {
 }
 
 // release releases what was prepared for a stopped pod, in this order: its
-// termination and resource records, its sub-path mounts, its volumes, its
-// cgroup, and its user IDs. The user IDs are last because files and processes
-// belong to them. After an error, the next cleanup of the pod repeats all
-// steps. The caller holds the pod's lock in r.clean.
+// records, its sub-path mounts, its volumes, its cgroup, and its user IDs. The
+// user IDs are last because files and processes belong to them. After an error,
+// the next cleanup of the pod repeats all steps. The caller holds the pod's
+// lock in r.clean.
 func (r *Runner) release(ctx context.Context, uid types.UID) error {
 	r.forgetEnforced(uid)
-	if err := r.deleteRecords(ctx, uid, terminationRecordName, enforcedRecordName); err != nil {
+	if err := r.deleteRecords(ctx, uid, terminationRecordName, enforcedRecordName, replacedRecordName); err != nil {
 		return err
 	}
 	// Also remove records that an earlier agent stored in files below RootDir,
 	// and files that it did not write completely (.new).
-	if err := r.removeFiles(uid, terminationRecordName, terminationRecordName+".new", enforcedRecordName, enforcedRecordName+".new"); err != nil {
+	if err := r.removeFiles(uid, terminationRecordName, terminationRecordName+".new", enforcedRecordName, enforcedRecordName+".new", replacedRecordName, replacedRecordName+".new"); err != nil {
 		return err
 	}
 	if r.cfg.RootDir != "" {
@@ -126,21 +127,29 @@ func (r *Runner) removeFiles(uid types.UID, names ...string) (err error) {
 	if err := checkFolders(string(uid)); err != nil {
 		return fmt.Errorf("remove files of a pod: %w", err)
 	}
-	root, err := os.OpenRoot(r.podRoot())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	path := filepath.Join(r.podRoot(), string(uid))
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	case err != nil:
+	}
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
+	}
+	if err != nil {
 		return fmt.Errorf("remove files of a pod: %w", err)
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
+	folder, err := safeopen.Root(path)
+	if err != nil {
+		return fmt.Errorf("remove files of a pod: %w", err)
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
 	for _, name := range names {
-		if err := root.RemoveAll(filepath.Join(string(uid), name)); err != nil {
+		if err := folder.RemoveAll(name); err != nil {
 			return fmt.Errorf("remove files of a pod: %w", err)
 		}
 	}
 	// Remove fails if the directory has files that do not belong to the Runner.
-	_ = root.Remove(string(uid))
+	_ = os.Remove(path)
 	return nil
 }
 

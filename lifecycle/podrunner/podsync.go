@@ -114,9 +114,9 @@ func (t *podSync) restartAll(ctx context.Context, a Actions) error {
 
 // prepareReplacements prepares the replacements of running containers, above
 // all their images, before the old containers are killed. If a preparation
-// fails, it removes the kill and the start from the plan. The old container
-// then keeps running, which is better than no container, and a killed container
-// with restartPolicy Never would not be started again.
+// fails, prepareReplacements removes the kill and the start from the plan. The
+// old container then keeps running, which is better than no container: with
+// restartPolicy Never, a killed container would not be started again.
 func (t *podSync) prepareReplacements(ctx context.Context, a *Actions) error {
 	var errs []error
 	failed := map[string]bool{}
@@ -323,10 +323,12 @@ const startLinger = 5 * time.Second
 // lingering returns a context that is done when the time d has passed since ctx
 // was done. If StartContainer is cancelled while it runs, the runtime leaves a
 // dead container (containerd: exit code 128, StartError), which would count as
-// a restart.
+// a restart. The returned function ends the context and joins its goroutine.
 func lingering(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
 		timer := c.NewTimer(d)
 		defer timer.Stop()
 		select {
@@ -336,7 +338,9 @@ func lingering(ctx context.Context, c clock.Clock, d time.Duration) (context.Con
 		}
 	})
 	return longer, func() {
-		stop()
 		cancel()
+		if !stop() {
+			<-ended
+		}
 	}
 }

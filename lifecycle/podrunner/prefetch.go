@@ -28,7 +28,7 @@ func (t *podSync) fetchImages(ctx context.Context, starts []Start) (end func()) 
 	ctx, cancel := context.WithCancel(ctx)
 	type user struct {
 		c *corev1.Container
-		f *fetched // not looked up in the goroutine: the map is still being written
+		f *fetched // kept here, because image and imageVolumes write t.images while the goroutines run
 	}
 	users := map[string][]user{}
 	for _, s := range starts {
@@ -58,8 +58,8 @@ func imageRequest(c *corev1.Container) images.Request {
 	return images.Request{Container: c.Name, Image: c.Image, PullPolicy: c.ImagePullPolicy}
 }
 
-// fetch pulls an image if it is missing. At the latest, releaseImages releases
-// the lease of the image.
+// fetch pulls an image if its pull policy requires that. The lease of the image is released
+// after the creation of the container, or by releaseImages at the end of the sync.
 func (f *fetched) fetch(ctx context.Context, t *podSync, req images.Request) {
 	defer close(f.done)
 	req.Pod, req.Sandbox = t.pod, t.sandbox.config
@@ -78,8 +78,8 @@ func (t *podSync) image(ctx context.Context, c *corev1.Container) (images.Result
 	return f.result, f.err
 }
 
-// imageVolumes pulls the missing images of the image volumes that the container
-// mounts (KEP-4639).
+// imageVolumes pulls the images of the image volumes that the container mounts, if the pull
+// policies of the volumes require this (KEP-4639).
 func (t *podSync) imageVolumes(ctx context.Context, c *corev1.Container) (map[string]*runtimeapi.ImageSpec, error) {
 	var specs map[string]*runtimeapi.ImageSpec
 	for _, m := range c.VolumeMounts {

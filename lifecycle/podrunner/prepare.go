@@ -148,6 +148,9 @@ func (t *podSync) files(in *Instance, c *corev1.Container) (err error) {
 	if in.TerminationLog, err = MakeTerminationLog(t.podRoot(), t.pod.UID, c.Name, in.Attempt); err != nil {
 		return err
 	}
+	if in.Attempt == 0 {
+		return nil // there is no earlier instance
+	}
 	return dropTerminationLogs(t.podRoot(), t.pod.UID, c.Name, t.keptTerminationLogs(c.Name, in.Attempt))
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// supplied is a bed whose Runner has all optional parts.
+// supplied is a bed whose Runner has all optional collaborators.
 type supplied struct {
 	*bed
 
@@ -122,23 +122,23 @@ func TestSyncPod_PreparesBeforeTheSandboxAndReleases(t *testing.T) {
 	require.Contains(t, string(hosts), "10.88.0.2\tpod\n")
 
 	require.NoError(t, s.sync(pod))
-	require.Equal(t, []string{"refresh uid"}, s.volumes.take(), "a pod that is well")
+	require.Equal(t, []string{"refresh uid"}, s.volumes.take(), "a healthy pod's volumes must only be refreshed")
 
 	require.NoError(t, s.terminate(pod, 10*time.Second))
-	require.Empty(t, s.volumes.take(), "while it may run")
+	require.Empty(t, s.volumes.take(), "volumes must not be unmounted while the pod may be running")
 	s.cgroups.busy, s.volumes.stuck = 1, 1
 	end := func() error {
 		return s.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: s.look(pod.UID)})
 	}
 	require.ErrorContains(t, end(), "in use")
-	require.Empty(t, s.cgroups.take(), "a cgroup goes last")
+	require.Empty(t, s.cgroups.take(), "the cgroup must be removed last")
 	err = end()
 	_, transient := errors.AsType[*podworker.TransientError](err)
 	require.True(t, transient, "%v", err)
 	require.NoError(t, end())
 	require.Equal(t, []string{"remove uid", "remove uid"}, s.cgroups.take())
 	require.Empty(t, s.volumes.pods)
-	require.Equal(t, []string{"uid", "uid/containers", "uid/containers/app", "uid/containers/app/0", "uid/etc-hosts"}, s.files(), "as long as its containers are there")
+	require.Equal(t, []string{"uid", "uid/containers", "uid/containers/app", "uid/containers/app/0", "uid/etc-hosts"}, s.files(), "the files must be kept while the pod's containers exist")
 	require.NoError(t, s.runner.RemovePod(t.Context(), s.look(pod.UID)))
 	require.Empty(t, s.files())
 }
@@ -149,7 +149,7 @@ func TestSyncPod_FailedMountStopsTheWholePod(t *testing.T) {
 	pod := mounting(podOf(nil, "app", "job"), "data")
 	s.volumes.err = errors.Join(errors.New(`MountVolume.SetUp failed for volume "data" : no`), errors.New(`MountVolume.SetUp failed for volume "more" : no`))
 	require.ErrorContains(t, s.sync(pod), "prepare pod ns/pod: MountVolume.SetUp failed")
-	require.Empty(t, s.did(), "nothing was made, and nothing pulled")
+	require.Empty(t, s.did(), "nothing must be created or pulled")
 	require.ElementsMatch(t, []string{
 		`Warning FailedMount MountVolume.SetUp failed for volume "data" : no`,
 		`Warning FailedMount MountVolume.SetUp failed for volume "more" : no`,
@@ -165,7 +165,7 @@ func TestSyncPod_FailedMountStopsTheWholePod(t *testing.T) {
 
 	s.volumes.err = errors.New(`MountVolume.SetUp failed for volume "data" : gone`)
 	s.events.take()
-	require.Error(t, s.sync(pod), "what can't be brought up to date is told")
+	require.Error(t, s.sync(pod), "a failed refresh must be reported")
 	require.Equal(t, []string{`Warning FailedMount MountVolume.SetUp failed for volume "data" : gone`}, s.events.take())
 	require.Empty(t, s.runner.Waiting(pod.UID))
 	require.True(t, s.look(pod.UID).Running())
@@ -205,7 +205,7 @@ func TestResizeSetsThePodsCgroup(t *testing.T) {
 		pod.Spec.Containers[0].Resources.Limits = limits(memory, "500m")
 		require.NoError(t, s.sync(pod))
 	}
-	require.Equal(t, []string{"update uid", "update uid", "update uid"}, s.cgroups.take(), "before and after it grows, after it shrinks")
+	require.Equal(t, []string{"update uid", "update uid", "update uid"}, s.cgroups.take(), "the cgroup must be updated before and after it grows, and after it shrinks")
 }
 
 func TestSyncPod_SandboxFailureAffectsOnlyItsPod(t *testing.T) {
@@ -262,7 +262,7 @@ func TestSyncPod_RuntimeClassSelectsTheHandler(t *testing.T) {
 	pod.Spec.RuntimeClassName = new("normal")
 	require.NoError(t, s.sync(pod))
 	require.Equal(t, "runc", made.handler)
-	require.Empty(t, made.container.GetImage().GetRuntimeHandler(), "only with the kubelet's gate RuntimeClassInImageCriAPI")
+	require.Empty(t, made.container.GetImage().GetRuntimeHandler(), "the runtime handler must be set only with the kubelet's gate RuntimeClassInImageCriAPI")
 }
 
 func TestSyncPod_DNSWarningsAreEvents(t *testing.T) {
@@ -272,7 +272,7 @@ func TestSyncPod_DNSWarningsAreEvents(t *testing.T) {
 	require.NoError(t, s.sync(pod))
 	require.Contains(t, strings.Join(s.events.take(), "\n"), "Warning MissingClusterDNS pod: ")
 	require.NoError(t, s.sync(pod))
-	require.Empty(t, s.events.take(), "once a sandbox")
+	require.Empty(t, s.events.take(), "the event must be recorded once per sandbox")
 }
 
 func TestHostsFile_WrittenInPlaceAndOnlyWhenItChanges(t *testing.T) {
@@ -294,7 +294,7 @@ func TestHostsFile_WrittenInPlaceAndOnlyWhenItChanges(t *testing.T) {
 	require.NoError(t, s.sync(pod))
 	now, err = os.Stat(file)
 	require.NoError(t, err)
-	require.True(t, os.SameFile(was, now), "containers have it mounted")
+	require.True(t, os.SameFile(was, now), "the file must not be replaced, because containers have mounted it")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "192.0.2.9\tdb\n")
@@ -315,7 +315,7 @@ func TestLeases_HeldUntilTheContainerIsCreated(t *testing.T) {
 	s := newSupplied(t)
 	pod := podOf(nil, "app", "crash", "nowhere")
 	require.Error(t, s.sync(pod))
-	require.Equal(t, 2+2+1, s.held.all, "by name, and by id where it was found")
+	require.Equal(t, 2+2+1, s.held.all, "leases by name, and by ID where the image was found")
 	require.Empty(t, s.held.left())
 }
 
@@ -341,7 +341,7 @@ func TestImageVolumes(t *testing.T) {
 	broken.Spec.Containers[0].VolumeMounts = mount
 	require.Error(t, s.sync(broken))
 	require.Equal(t, images.ErrImagePull, s.runner.Waiting("broken")["app"].Reason)
-	require.True(t, running(s.look("broken").Container("job")), "it holds up no other")
+	require.True(t, running(s.look("broken").Container("job")), "the failing container must not delay the other one")
 }
 
 func TestSubPaths_MissingVolume(t *testing.T) {
@@ -361,7 +361,7 @@ func TestTerminationMessage(t *testing.T) {
 	pod := podOf(nil, "crash")
 	pod.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
 	require.NoError(t, s.sync(pod))
-	require.Empty(t, podrunner.TerminationMessage(s.look(pod.UID).Containers[0]), "it has not ended")
+	require.Empty(t, podrunner.TerminationMessage(s.look(pod.UID).Containers[0]), "a container that has not exited must have no message")
 	require.NoError(t, os.WriteFile(filepath.Join(s.root, "pods/uid/containers/crash/0"), []byte("it is over"), 0o600))
 	s.clock.Step(time.Second)
 	require.Equal(t, "it is over", podrunner.TerminationMessage(s.look(pod.UID).Containers[0]))
@@ -375,12 +375,11 @@ func TestTerminationMessage(t *testing.T) {
 	ended := s.look("other").Containers[0]
 	require.Equal(t, "panic\n", podrunner.TerminationMessage(ended))
 	ended.Reason = "ContainerCannotRun"
-	require.Empty(t, podrunner.TerminationMessage(ended), "it has no log")
+	require.Empty(t, podrunner.TerminationMessage(ended), "without a log, there must be no message")
 }
 
-// A container that crashes for weeks does not leave one file per crash: only
-// the termination messages of existing instances are kept, because a status
-// shows no others.
+// A container that crashes for weeks must not leave one file per crash: only the termination
+// messages of existing instances are kept, because a status shows no others.
 func TestTerminationLog_RemovedWithItsContainer(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
@@ -398,7 +397,7 @@ func TestTerminationLog_RemovedWithItsContainer(t *testing.T) {
 		require.Contains(t, files, strconv.Itoa(attempt))
 		require.LessOrEqual(t, len(files), 3, files)
 		for _, c := range s.look(pod.UID).Containers {
-			require.Contains(t, files, strconv.Itoa(int(c.GetMetadata().GetAttempt())), "what can be shown is kept")
+			require.Contains(t, files, strconv.Itoa(int(c.GetMetadata().GetAttempt())), "the messages of existing instances must be kept")
 		}
 		s.clock.Step(20 * time.Minute)
 	}
@@ -430,7 +429,7 @@ func TestLeftovers_RemovedPods(t *testing.T) {
 	require.Empty(t, s.files())
 	logs, err := os.ReadDir(s.logs)
 	require.NoError(t, err)
-	require.Empty(t, logs, "logs that only their folder's name ties to a pod")
+	require.Empty(t, logs, "logs that only the directory name assigns to the pod must be removed")
 	require.Error(t, s.runner.RemovePod(t.Context(), &podcache.Status{UID: "../a"}))
 
 	require.NoError(t, os.MkdirAll(filepath.Join(s.root, "pods/z/somebody-elses"), 0o755))
@@ -438,8 +437,8 @@ func TestLeftovers_RemovedPods(t *testing.T) {
 	require.DirExists(t, filepath.Join(s.root, "pods/z/somebody-elses"))
 }
 
-// TestRemovePod_FailedRefreshRemovesNothing: an agent that has just started may
-// call RemovePod before it knows the runtime's state.
+// TestRemovePod_FailedRefreshRemovesNothing checks the case of an agent that has just started
+// and calls RemovePod before it knows the runtime's state.
 func TestRemovePod_FailedRefreshRemovesNothing(t *testing.T) {
 	t.Parallel()
 	var fails error
@@ -460,12 +459,12 @@ func TestRemovePod_FailedRefreshRemovesNothing(t *testing.T) {
 	fails = errors.New("it does not answer")
 	require.ErrorIs(t, s.runner.RemovePod(t.Context(), silence), fails)
 	require.Equal(t, before, s.files())
-	require.True(t, s.volumes.pods[pod.UID], "its volumes are not taken from under it")
+	require.True(t, s.volumes.pods[pod.UID], "the volumes of a pod that may be running must be kept")
 
 	fails = nil
 	require.NoError(t, s.terminate(pod, 10*time.Second))
 	require.NoError(t, s.runner.RemovePod(t.Context(), silence))
-	require.Empty(t, s.look(pod.UID).Containers, "what the runtime shows has stopped")
+	require.Empty(t, s.look(pod.UID).Containers, "all containers in the runtime must be removed")
 	require.Empty(t, s.files())
 }
 

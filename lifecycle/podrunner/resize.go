@@ -22,13 +22,24 @@ type Resizer interface {
 	UpdatePodSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error)
 }
 
-// update changes resources in the plan's order. It stops at the first failure,
-// because later changes may need the resources that an earlier change frees.
-// The next plan contains the remaining changes again.
+// update changes resources in the plan's order, and reports the result to the
+// Observer.
 func (t *podSync) update(ctx context.Context, updates []Resize) error {
 	if len(updates) == 0 {
 		return nil
 	}
+	began := t.cfg.Clock.Now()
+	err := t.resize(ctx, updates)
+	if t.cfg.Observer.Resized != nil {
+		t.cfg.Observer.Resized(t.pod, t.cfg.Clock.Since(began), err)
+	}
+	return err
+}
+
+// resize changes resources in the plan's order. It stops at the first failure,
+// because later changes may need the resources that an earlier change frees.
+// The next plan contains the remaining changes again.
+func (t *podSync) resize(ctx context.Context, updates []Resize) error {
 	if t.cfg.PodCgroups != nil && slices.ContainsFunc(updates, func(u Resize) bool { return u.growth() > 0 }) {
 		// Ignore the error: a lower limit may not be possible before the
 		// containers have shrunk. The limits are set again below.

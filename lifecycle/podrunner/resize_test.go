@@ -42,14 +42,18 @@ func TestResizeInPlace(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 	require.Len(t, b.did(), 2)
 	require.NoError(t, b.sync(pod))
-	require.Empty(t, b.did(), "limits that were taken away are gone")
+	require.Empty(t, b.did(), "a removed limit must be gone after one update")
 	require.Equal(t, 0, podcache.RestartCount(b.look(pod.UID).Container("app")))
 }
 
 func TestResize_FailureStopsOnlyLaterResizes(t *testing.T) {
 	t.Parallel()
 	e := &events{}
-	b := newBed(t, func(c *podrunner.Config) { c.Events = e })
+	var resized []bool // whether each attempt has failed
+	b := newBed(t, func(c *podrunner.Config) {
+		c.Events = e
+		c.Observer.Resized = func(_ *corev1.Pod, _ time.Duration, err error) { resized = append(resized, err != nil) }
+	})
 	pod := podOf(nil, "app", "stubborn", "job")
 	require.NoError(t, b.sync(pod))
 	b.clock.Step(time.Second)
@@ -66,10 +70,11 @@ func TestResize_FailureStopsOnlyLaterResizes(t *testing.T) {
 	require.Contains(t, e.take(), "Warning ResizeError error resizing memory of app: no room")
 	require.NoError(t, b.sync(pod))
 	require.Len(t, b.did(), 4)
+	require.Equal(t, []bool{true, false}, resized)
 }
 
-// TestResizeSendsAllResources: each change sends all resources, with the
-// current values of resources that change later.
+// TestResizeSendsAllResources checks that each update contains all resources. Resources that
+// change later have their current values.
 func TestResizeSendsAllResources(t *testing.T) {
 	t.Parallel()
 	s := &sent{}
@@ -92,7 +97,7 @@ func TestResizeSendsAllResources(t *testing.T) {
 	require.Equal(t, int64(200_000), s.all[2].GetCpuQuota())
 }
 
-// sent records the requested changes.
+// sent records the update requests.
 type sent struct {
 	podrunner.Resizer
 	all   []*runtimeapi.LinuxContainerResources
@@ -124,7 +129,7 @@ func (c *groups) Update(context.Context, *corev1.Pod, time.Duration) error {
 	return c.err
 }
 
-// The pod's cgroup has room for its containers at any time. A runtime need not
+// The pod's cgroup is at any time large enough for its containers. A runtime need not
 // implement UpdatePodSandboxResources.
 func TestResize_PodGrowsFirstAndShrinksLast(t *testing.T) {
 	t.Parallel()
@@ -138,7 +143,7 @@ func TestResize_PodGrowsFirstAndShrinksLast(t *testing.T) {
 	require.Equal(t, []string{"UpdatePodSandboxResources ns/pod", "UpdateContainerResources ns/pod/app"}, b.did())
 	for size, err := range map[string]error{
 		"64Mi": grpcstatus.Error(codes.Unimplemented, "what?"),
-		"32Mi": grpcstatus.Error(codes.Unknown, "not implemented yet"), // containerd 2.2
+		"32Mi": grpcstatus.Error(codes.Unknown, "not implemented yet"), // as in containerd 2.2
 	} {
 		pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "1")
 		require.NoError(t, b.sync(pod))
@@ -170,7 +175,7 @@ func TestResize_UpdateOfThePodsCgroupIsRetried(t *testing.T) {
 	require.Equal(t, []string{"UpdatePodSandboxResources ns/pod"}, b.did())
 	require.Equal(t, []string{"update"}, group.calls)
 	require.NoError(t, b.sync(pod))
-	require.Equal(t, []string{"update"}, group.calls, "nothing is left to do")
+	require.Equal(t, []string{"update"}, group.calls, "after the retry, nothing must be left to do")
 }
 
 // The Runner sends the pod's resources without the overhead, because the
@@ -190,7 +195,7 @@ func TestResize_SandboxIsToldWithoutOverhead(t *testing.T) {
 	require.Len(t, s.boxes, 2)
 	memory, cpu := s.boxes[0], s.boxes[1]
 	require.Equal(t, int64(128<<20), memory.GetResources().GetMemoryLimitInBytes())
-	require.Equal(t, int64(100_000), memory.GetResources().GetCpuQuota(), "CPU changes later")
+	require.Equal(t, int64(100_000), memory.GetResources().GetCpuQuota(), "the CPU must change in a later update")
 	require.Equal(t, int64(1024), memory.GetResources().GetCpuShares())
 	require.Equal(t, int64(128<<20), cpu.GetResources().GetMemoryLimitInBytes())
 	require.Equal(t, int64(200_000), cpu.GetResources().GetCpuQuota())
@@ -199,7 +204,7 @@ func TestResize_SandboxIsToldWithoutOverhead(t *testing.T) {
 	require.Equal(t, int64(25_000), cpu.GetOverhead().GetCpuQuota())
 }
 
-// A change of a request alone is a resize, although no limit of the container changes.
+// A change of a request alone is a resize, even if no limit of the container changes.
 func TestResize_RequestAlone(t *testing.T) {
 	t.Parallel()
 	pod := podOf(nil, "app", "app2")
@@ -237,15 +242,15 @@ func TestResize_InitContainerThatRuns(t *testing.T) {
 	require.Equal(t, []string{"UpdateContainerResources ns/pod/init"}, b.did())
 }
 
-// blind reports success for changes of resources and does not carry them out.
+// blind is a Resizer that returns success without an effect.
 type blind struct{ podrunner.Resizer }
 
 func (blind) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
 	return nil
 }
 
-// The enforced resources are compared, not the runtime's status, which may
-// round or hide them.
+// Plans compare the enforced resources, not the runtime's status, which may round or omit
+// them.
 func TestResize_RuntimeThatDoesNotShowIt(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t, func(c *podrunner.Config) { c.Resizer = blind{c.Resizer} }), podOf(nil, "app")
@@ -291,7 +296,7 @@ func TestEnforced_SurvivesARestartOfTheAgent(t *testing.T) {
 	enforced := b.runner.Enforced(t.Context(), pod.UID)["app"]
 	require.Equal(t, int64(128<<20), enforced.Limits.Memory().Value())
 	require.NoError(t, b.sync(pod))
-	require.Empty(t, b.did(), "the runtime shows 64Mi still")
+	require.Empty(t, b.did(), "nothing must change, although the runtime still reports 64Mi")
 
 	file := filepath.Join(root, "pods", string(pod.UID), "resources")
 	require.NoError(t, os.WriteFile(file, []byte(`{"containers":`), 0o600))
@@ -299,10 +304,10 @@ func TestEnforced_SurvivesARestartOfTheAgent(t *testing.T) {
 	require.Empty(t, b.runner.Enforced(t.Context(), pod.UID))
 	require.Equal(t, 1, strings.Count(log.String(), "could not read the enforced resources of a pod"))
 	require.NoError(t, b.sync(pod))
-	require.Equal(t, []string{"UpdateContainerResources ns/pod/app"}, b.did(), "the runtime shows 64Mi")
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app"}, b.did(), "without a record, the 64Mi that the runtime reports must be changed")
 	restart()
 	enforced = b.runner.Enforced(t.Context(), pod.UID)["app"]
-	require.Equal(t, int64(128<<20), enforced.Limits.Memory().Value(), "the file is whole again")
+	require.Equal(t, int64(128<<20), enforced.Limits.Memory().Value(), "the damaged file must be replaced")
 
 	require.NoError(t, b.terminate(pod, 0))
 	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)}))
@@ -331,7 +336,7 @@ func TestEnforced_DeletedWithThePod(t *testing.T) {
 	require.Zero(t, b.runner.EnforcedInMemory())
 }
 
-// A failure to write the record does not prevent the start of a container.
+// A failed write of the record does not prevent the start of a container.
 func TestEnforced_FileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -80,8 +79,8 @@ func cpuAndMemory(requests, limits corev1.ResourceList, node Node) *runtimeapi.L
 // critical pods with the priority class system-node-critical, last (-997).
 // Containers of Burstable pods get a value between 3 and 999, which is lower if
 // their memory request is higher. Memory that the pod requests in addition to
-// its containers is divided equally between them. A sidecar is not killed
-// earlier than the regular container with the smallest memory request
+// its containers is divided equally between the containers. A sidecar is not
+// killed earlier than the regular container with the smallest memory request
 // (KEP-2837, KEP-753).
 func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int64 {
 	const guaranteed, bestEffort, lowest, nodeCritical = -997, 1000, 3, "system-node-critical"
@@ -224,24 +223,4 @@ func pageSize(bytes int64) string {
 		bytes /= 1024
 	}
 	return strconv.FormatInt(bytes, 10) + units[i]
-}
-
-// divided returns a quantity in units of divisor, rounded up, as in the
-// downward API.
-func divided(q, divisor resource.Quantity, milli bool) (string, error) {
-	if divisor.IsZero() {
-		divisor = resource.MustParse("1")
-	}
-	value, by := q.Value(), divisor.Value()
-	if milli {
-		value, by = q.MilliValue(), divisor.MilliValue()
-	}
-	if by <= 0 {
-		return "", fmt.Errorf("divisor %s is not positive", divisor.String())
-	}
-	units := value / by
-	if value%by > 0 {
-		units++
-	}
-	return strconv.FormatInt(units, 10), nil
 }

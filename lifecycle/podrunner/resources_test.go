@@ -53,34 +53,34 @@ func TestCgroupSettings(t *testing.T) {
 		priority int32
 		want     string
 	}{
-		"v1":                         {r: amounts("memory=<1Gi"), want: "mem=1073741824"},
-		"v1, no swap":                {r: amounts("memory=<1Gi"), cgroups: podrunner.Cgroups{SwapAccounting: true}, want: "mem=1073741824 swap=1073741824"},
-		"v2, all of it is killed":    {cgroups: podrunner.Cgroups{V2: true}, want: "memory.oom.group=1"},
-		"v2, one process is killed":  {cgroups: v2, limits: oneKilled, want: ""},
-		"v2, no swap":                {cgroups: with(func(c *podrunner.Cgroups) { c.SwapAccounting = true }), limits: oneKilled, want: "memory.swap.max=0"},
-		"v2, swap can't be limited":  {cgroups: v2, limits: limited, want: ""},
-		"swap by request":            {r: amounts("memory=2Gi<4Gi"), cgroups: swap, limits: limited, want: "mem=4294967296 memory.swap.max=1073741824"},
-		"swap, but no request":       {r: amounts("cpu=1"), cgroups: swap, limits: limited, want: "memory.swap.max=0"},
-		"swap, but best effort":      {cgroups: swap, limits: limited, want: "memory.swap.max=0"},
-		"swap, but guaranteed":       {r: amounts("cpu=1<1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 quota=100000/100000 memory.swap.max=0"},
-		"swap, but request is limit": {r: amounts("cpu=1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 memory.swap.max=0"},
-		"swap, but critical":         {r: amounts("memory=2Gi"), cgroups: swap, limits: limited, priority: 2_000_000_000, want: "memory.swap.max=0"},
-		"throttled":                  {r: amounts("memory=1Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 memory.high=2040107008 memory.low=0 memory.min=0"},
-		"throttled by the node's":    {r: amounts("memory=1Gi"), cgroups: v2, limits: throttled, want: "memory.high=7838314496 memory.low=0 memory.min=0"},
-		"throttled, but guaranteed":  {r: amounts("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 quota=100000/100000 memory.low=0 memory.min=0"},
-		"throttled, but for nothing": {r: amounts("cpu=1"), cgroups: v2, limits: throttled, want: "memory.low=0 memory.min=0"},
-		"kept if possible":           {r: amounts("memory=1Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 memory.high=2040107008 memory.low=1073741824"},
-		"kept in any case":           {r: amounts("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 quota=100000/100000 memory.min=2147483648"},
-		"nothing to keep":            {r: amounts("cpu=1"), cgroups: v2, limits: kept, want: "memory.low=0 memory.min=0"},
-		"another period":             {r: amounts("cpu=<500m"), limits: podrunner.Limits{CPUPeriod: 20 * time.Millisecond}, want: "quota=10000/20000"},
-		"no quota":                   {r: amounts("cpu=<500m"), limits: podrunner.Limits{NoCPUQuota: true}, want: ""},
+		"v1":          {r: amounts("memory=<1Gi"), want: "mem=1073741824"},
+		"v1, no swap": {r: amounts("memory=<1Gi"), cgroups: podrunner.Cgroups{SwapAccounting: true}, want: "mem=1073741824 swap=1073741824"},
+		"v2, an OOM kill kills the whole container": {cgroups: podrunner.Cgroups{V2: true}, want: "memory.oom.group=1"},
+		"v2, an OOM kill kills one process":         {cgroups: v2, limits: oneKilled, want: ""},
+		"v2, no swap":                               {cgroups: with(func(c *podrunner.Cgroups) { c.SwapAccounting = true }), limits: oneKilled, want: "memory.swap.max=0"},
+		"v2, swap can't be limited":                 {cgroups: v2, limits: limited, want: ""},
+		"swap by request":                           {r: amounts("memory=2Gi<4Gi"), cgroups: swap, limits: limited, want: "mem=4294967296 memory.swap.max=1073741824"},
+		"swap, but no request":                      {r: amounts("cpu=1"), cgroups: swap, limits: limited, want: "memory.swap.max=0"},
+		"swap, but best effort":                     {cgroups: swap, limits: limited, want: "memory.swap.max=0"},
+		"swap, but guaranteed":                      {r: amounts("cpu=1<1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 quota=100000/100000 memory.swap.max=0"},
+		"swap, but request is limit":                {r: amounts("cpu=1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 memory.swap.max=0"},
+		"swap, but critical":                        {r: amounts("memory=2Gi"), cgroups: swap, limits: limited, priority: 2_000_000_000, want: "memory.swap.max=0"},
+		"throttled":                                 {r: amounts("memory=1Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 memory.high=2040107008 memory.low=0 memory.min=0"},
+		"throttled by the node's memory":            {r: amounts("memory=1Gi"), cgroups: v2, limits: throttled, want: "memory.high=7838314496 memory.low=0 memory.min=0"},
+		"throttled, but guaranteed":                 {r: amounts("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 quota=100000/100000 memory.low=0 memory.min=0"},
+		"throttled, but no memory request":          {r: amounts("cpu=1"), cgroups: v2, limits: throttled, want: "memory.low=0 memory.min=0"},
+		"kept if possible":                          {r: amounts("memory=1Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 memory.high=2040107008 memory.low=1073741824"},
+		"kept in any case":                          {r: amounts("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 quota=100000/100000 memory.min=2147483648"},
+		"nothing to keep":                           {r: amounts("cpu=1"), cgroups: v2, limits: kept, want: "memory.low=0 memory.min=0"},
+		"another period":                            {r: amounts("cpu=<500m"), limits: podrunner.Limits{CPUPeriod: 20 * time.Millisecond}, want: "quota=10000/20000"},
+		"no quota":                                  {r: amounts("cpu=<500m"), limits: podrunner.Limits{NoCPUQuota: true}, want: ""},
 		"huge pages": {
 			r: amounts("hugepages-2Mi=<4Mi"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{1 << 30, 2 << 20}}, want: "2MB=4194304 1GB=0",
 		},
-		"none of them":              {r: amounts("hugepages-2Mi=<0"), want: ""},
-		"huge pages that are not":   {r: amounts("hugepages-2Mi=<4Mi"), want: "error hugepages-2Mi: this node has no huge pages of that size"},
-		"huge pages of no size":     {r: amounts("hugepages-x=<4Mi"), want: `error hugepages-x: "x" is not a size: `},
-		"huge pages of an odd size": {r: amounts("hugepages-3k=<1"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{3000}}, want: "3000B=1"},
+		"0 huge pages": {r: amounts("hugepages-2Mi=<0"), want: ""},
+		"huge pages of a size that the node does not have": {r: amounts("hugepages-2Mi=<4Mi"), want: "error hugepages-2Mi: this node has no huge pages of that size"},
+		"huge pages with an invalid size":                  {r: amounts("hugepages-x=<4Mi"), want: `error hugepages-x: "x" is not a size: `},
+		"huge pages of an odd size":                        {r: amounts("hugepages-3k=<1"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{3000}}, want: "3000B=1"},
 	} {
 		pod, node := testPod(), testNode()
 		pod.Spec.Priority = &c.priority
@@ -129,14 +129,14 @@ func TestOOMScoreOfAPodAsAWhole(t *testing.T) {
 	pod.Spec.Containers = []corev1.Container{{Name: "a", Resources: amounts("memory=2Gi")}, {Name: "b", Resources: amounts("memory=4Gi")}}
 	require.Equal(t, int64(750), score(pod, &pod.Spec.Containers[0]))
 	require.Equal(t, int64(500), score(pod, &pod.Spec.Containers[1]))
-	require.Equal(t, int64(750), score(pod, &pod.Spec.InitContainers[0]), "a sidecar goes no earlier than the first container")
+	require.Equal(t, int64(750), score(pod, &pod.Spec.InitContainers[0]), "a sidecar's score must not exceed that of the first container")
 	require.Equal(t, int64(999), score(pod, &pod.Spec.InitContainers[1]))
 
 	pod.Spec.InitContainers = pod.Spec.InitContainers[1:]
 	pod.Spec.Resources = new(amounts("memory=7Gi"))
-	require.Equal(t, int64(709), score(pod, &pod.Spec.Containers[0]), "a third of the gigabyte that is left")
+	require.Equal(t, int64(709), score(pod, &pod.Spec.Containers[0]), "the container uses a third of the remaining memory")
 	pod.Spec.Resources = new(amounts("memory=1Gi"))
-	require.Equal(t, int64(750), score(pod, &pod.Spec.Containers[0]), "nothing is left")
+	require.Equal(t, int64(750), score(pod, &pod.Spec.Containers[0]), "no memory remains")
 }
 
 func TestSandboxResources(t *testing.T) {
@@ -181,7 +181,7 @@ func TestOOMScoreOfCriticalPods(t *testing.T) {
 	}
 }
 
-// TestLimitsOfThePodAsAWhole: if the pod has no cgroup, its containers get the
+// TestLimitsOfThePodAsAWhole checks that the containers of a pod without a cgroup get the
 // limits of the pod.
 func TestLimitsOfThePodAsAWhole(t *testing.T) {
 	t.Parallel()
@@ -192,10 +192,10 @@ func TestLimitsOfThePodAsAWhole(t *testing.T) {
 		r                           corev1.ResourceRequirements
 		memory, quota, shares, huge int64
 	}{
-		"none of its own":      {memory: 2 << 30, quota: 200_000, shares: 2048, huge: 4 << 20},
-		"its own":              {r: amounts("cpu=<1", "memory=<1Gi", "hugepages-2Mi=<2Mi"), memory: 1 << 30, quota: 100_000, shares: 1024, huge: 2 << 20},
-		"limits of zero":       {r: amounts("cpu=<0", "memory=<0", "hugepages-2Mi=<0"), memory: 2 << 30, quota: 200_000, shares: 2048},
-		"a request of its own": {r: amounts("cpu=500m"), memory: 2 << 30, quota: 200_000, shares: 512, huge: 4 << 20},
+		"no resources of the container": {memory: 2 << 30, quota: 200_000, shares: 2048, huge: 4 << 20},
+		"limits of the container":       {r: amounts("cpu=<1", "memory=<1Gi", "hugepages-2Mi=<2Mi"), memory: 1 << 30, quota: 100_000, shares: 1024, huge: 2 << 20},
+		"limits of zero":                {r: amounts("cpu=<0", "memory=<0", "hugepages-2Mi=<0"), memory: 2 << 30, quota: 200_000, shares: 2048},
+		"a request of the container":    {r: amounts("cpu=500m"), memory: 2 << 30, quota: 200_000, shares: 512, huge: 4 << 20},
 	} {
 		got, err := podrunner.ContainerResources(pod, &corev1.Container{Resources: c.r}, node)
 		require.NoError(t, err, name)

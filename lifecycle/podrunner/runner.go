@@ -28,7 +28,7 @@ import (
 type Runner struct {
 	cfg   Config
 	slots slots
-	clean podlock.Locks // of a pod that is being cleaned up
+	clean podlock.Locks // held while a pod is cleaned up
 
 	mu           sync.Mutex
 	waiting      map[types.UID]map[string]corev1.ContainerStateWaiting
@@ -37,6 +37,8 @@ type Runner struct {
 	terminations map[types.UID]*terminationState // of terminating pods, and of pods known to have no record in State
 	restarting   map[types.UID]bool              // Actions.Restarting of the last plan
 	injections   map[types.UID]injections
+	replacements map[types.UID]string // IDs of the sandboxes that restarts replace; "": no restart was requested
+	released     map[types.UID]bool   // pods that SyncTerminatedPod has released, until their next sync or removal
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
@@ -59,6 +61,8 @@ func New(cfg Config) (*Runner, error) {
 		terminations: map[types.UID]*terminationState{},
 		restarting:   map[types.UID]bool{},
 		injections:   map[types.UID]injections{},
+		replacements: map[types.UID]string{},
+		released:     map[types.UID]bool{},
 	}, nil
 }
 
@@ -118,6 +122,7 @@ func (r *Runner) SyncPod(ctx context.Context, req podworker.SyncRequest) (termin
 	if req.Status.Stale {
 		return false, fmt.Errorf("sync pod %s: %w", podName(req.Pod), errStale)
 	}
+	r.setReleased(req.Pod.UID, false)
 	if err := r.clearTermination(ctx, req.Pod.UID); err != nil {
 		return false, fmt.Errorf("sync pod %s: %w", podName(req.Pod), err)
 	}
@@ -127,7 +132,7 @@ func (r *Runner) SyncPod(ctx context.Context, req podworker.SyncRequest) (termin
 	actions := Plan(Input{
 		Pod: req.Pod, Status: req.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
 		Attempts: func(name string) uint32 { return r.attempts(req.Pod, name) }, Resources: r.resources(ctx, req.Pod, node),
-		Restarting: r.wasRestarting(req.Pod), Pinnings: pinnings,
+		Restarting: r.wasRestarting(req.Pod), Pinnings: pinnings, Replaced: r.Replaced(ctx, req.Pod.UID),
 	})
 	r.setRestarting(req.Pod.UID, actions.Restarting)
 	if !actions.Empty() {
@@ -164,9 +169,29 @@ func (r *Runner) Forget(uid types.UID) {
 	delete(r.terminations, uid)
 	delete(r.restarting, uid)
 	delete(r.injections, uid)
+	delete(r.replacements, uid)
+	delete(r.released, uid)
 	r.mu.Unlock()
 	r.cfg.RestartBackoff.Reset(sandboxKey(uid))
 	r.cfg.Images.Forget(uid)
+}
+
+// setReleased records whether SyncTerminatedPod has released the pod, so that
+// RemovePod need not release the pod again.
+func (r *Runner) setReleased(uid types.UID, released bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if released {
+		r.released[uid] = true
+		return
+	}
+	delete(r.released, uid)
+}
+
+func (r *Runner) isReleased(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.released[uid]
 }
 
 func (r *Runner) setWaiting(uid types.UID, waiting map[string]corev1.ContainerStateWaiting) {

@@ -33,12 +33,12 @@ func TestSyncPod_StartsAPodStepByStep(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"RunPodSandbox ns/pod", "CreateContainer ns/pod/init-job", "StartContainer ns/pod/init-job"}, b.did())
 	require.NoError(t, b.sync(pod))
-	require.Empty(t, b.did(), "the init container runs")
+	require.Empty(t, b.did(), "later containers must wait for the init container")
 	b.clock.Step(time.Second)
 	require.NoError(t, b.sync(pod))
 	did := b.did()
 	pull := slices.Index(did, "PullImage crash:latest")
-	require.GreaterOrEqual(t, pull, 0, "it begins at once")
+	require.GreaterOrEqual(t, pull, 0, "the pull must start at once")
 	require.Equal(t, []string{
 		"CreateContainer ns/pod/app", "StartContainer ns/pod/app", "CreateContainer ns/pod/crash", "StartContainer ns/pod/crash",
 	}, slices.Delete(did, pull, pull+1))
@@ -52,7 +52,7 @@ func TestCrashLoopBacksOffAndCountsRestarts(t *testing.T) {
 	b, pod := newBed(t), podOf(nil, "crash")
 	require.NoError(t, b.sync(pod))
 	for restart, delay := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
-		b.clock.Step(time.Second) // the container ends
+		b.clock.Step(time.Second) // the container exits
 		ended := b.clock.Now()
 		if delay > 0 {
 			err := b.sync(pod)
@@ -70,16 +70,15 @@ func TestCrashLoopBacksOffAndCountsRestarts(t *testing.T) {
 		require.Equal(t, runtimeapi.ContainerState_CONTAINER_RUNNING, newest.GetState())
 		require.Equal(t, restart+1, podcache.RestartCount(newest))
 	}
-	require.LessOrEqual(t, len(b.look(pod.UID).Containers), 2, "the dead are removed")
+	require.LessOrEqual(t, len(b.look(pod.UID).Containers), 2, "dead containers must be removed")
 }
 
-// cutting is a client whose timeout is shorter than the start of a container,
-// so no container starts. dead are the containers that containerd leaves after
-// the timeout.
+// cutting is a client whose timeout is shorter than the start of a container, so that no start
+// succeeds. dead contains the containers that containerd leaves after the timeout.
 type cutting struct {
 	podrunner.Containers
 	clock clock.Clock
-	dead  map[string]time.Time // times of their ends, by ID
+	dead  map[string]time.Time // times of their exits, by ID
 }
 
 func (c *cutting) StartContainer(_ context.Context, id string) error {
@@ -97,10 +96,9 @@ func (c *cutting) show(s *podcache.Status) *podcache.Status {
 	return s
 }
 
-// TestStart_InterruptedStartsBackOff: starts that were interrupted back off,
-// although their dead containers do not count as restarts. Each dead container
-// triggers a sync, which would otherwise create the next container at once, for
-// ever.
+// TestStart_InterruptedStartsBackOff checks that interrupted starts back off, although their
+// dead containers do not count as restarts. Each dead container triggers a sync, which would
+// otherwise create the next container at once, forever.
 func TestStart_InterruptedStartsBackOff(t *testing.T) {
 	t.Parallel()
 	cut := &cutting{dead: map[string]time.Time{}}
@@ -119,10 +117,10 @@ func TestStart_InterruptedStartsBackOff(t *testing.T) {
 			before, starts = len(cut.dead), append(starts, int(b.clock.Since(began).Seconds()))
 		}
 		found := b.look(pod.UID).Containers
-		require.Len(t, found, 1, "it is replaced")
-		require.Zero(t, podcache.RestartCount(found[0]), "nothing has run")
+		require.Len(t, found, 1, "the dead container must be replaced")
+		require.Zero(t, podcache.RestartCount(found[0]), "an interrupted start must not count as a restart")
 	}
-	require.Equal(t, []int{0, 1, 11, 31, 71}, starts, "the first time it waits for nothing")
+	require.Equal(t, []int{0, 1, 11, 31, 71}, starts, "the first retry must not wait")
 	require.Equal(t, "CrashLoopBackOff", b.runner.Waiting(pod.UID)["app"].Reason)
 }
 
@@ -164,7 +162,7 @@ func TestSyncPod_FailedPullBacksOffPerPodAndImage(t *testing.T) {
 	b.runner.Forget(pod.UID)
 	require.Empty(t, b.runner.Waiting(pod.UID))
 	require.Error(t, b.sync(pod))
-	require.Contains(t, b.did(), "PullImage nowhere:latest", "a forgotten pod starts afresh")
+	require.Contains(t, b.did(), "PullImage nowhere:latest", "the back-off of a removed pod must be deleted")
 }
 
 func TestSyncPod_CancelledPullStartsNoBackOff(t *testing.T) {
@@ -185,9 +183,9 @@ func TestSyncPod_CancelledPullStartsNoBackOff(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 }
 
-// TestStart_CancelledSyncFinishesTheStart: an agent that stops while a
-// container starts must not leave a dead container, but a runtime that hangs
-// must not keep the agent from stopping either.
+// TestStart_CancelledSyncFinishesTheStart checks that an agent that stops during the start of
+// a container leaves no dead container, and that a runtime that hangs does not prevent the
+// agent from stopping.
 func TestStart_CancelledSyncFinishesTheStart(t *testing.T) {
 	t.Parallel()
 	for name, hangs := range map[string]bool{"the runtime answers late": false, "the runtime hangs": true} {
@@ -245,7 +243,7 @@ func TestSyncPod_ErrorsNameThePodAndTheStep(t *testing.T) {
 		require.ErrorContains(t, err, "it is broken", method)
 		require.NoError(t, b.sync(pod), method)
 		require.Len(t, b.look(pod.UID).Containers, 1, method)
-		require.Equal(t, 0, podcache.RestartCount(b.look(pod.UID).Containers[0]), "%s: what never ran is no restart", method)
+		require.Equal(t, 0, podcache.RestartCount(b.look(pod.UID).Containers[0]), "%s: a container that never ran must not count as a restart", method)
 		require.Empty(t, b.runner.Waiting(pod.UID), method)
 	}
 }
@@ -330,7 +328,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 	require.Equal(t, []string{"RemoveContainer ns/pod/crash", "RemoveContainer ns/pod/init-job", "RemovePodSandbox ns/pod"}, b.did())
 	require.Empty(t, b.look(pod.UID).Sandboxes)
 	require.NoDirExists(t, filepath.Join(b.logs, "ns_pod_uid"))
-	require.NoError(t, b.runner.RemovePod(t.Context(), status), "again, of what is gone")
+	require.NoError(t, b.runner.RemovePod(t.Context(), status), "removing a removed pod must succeed")
 }
 
 func TestRemovePodRemovesTheLogsOfItsUIDAndNoOthers(t *testing.T) {
@@ -351,7 +349,7 @@ func TestRemovePodRemovesTheLogsOfItsUIDAndNoOthers(t *testing.T) {
 		left[i] = filepath.Base(left[i])
 	}
 	require.Equal(t, others, left)
-	require.DirExists(t, filepath.Join(outside, "app"), "what a link leads to")
+	require.DirExists(t, filepath.Join(outside, "app"), "the target of a link must be kept")
 }
 
 func TestSyncPod_FailedRemovalDoesNotStopTheRest(t *testing.T) {
@@ -380,7 +378,7 @@ func TestSyncPod_ChangedContainerIsReplaced(t *testing.T) {
 	s := b.look(pod.UID)
 	require.Equal(t, 1, podcache.RestartCount(s.Container("app")))
 	require.Equal(t, podspec.ContainerHash(&changed.Spec.Containers[0]), s.Container("app").GetAnnotations()[crilabels.Definition])
-	require.Equal(t, job, s.Container("job").GetId(), "the one beside it is left alone")
+	require.Equal(t, job, s.Container("job").GetId(), "the other container must not be restarted")
 }
 
 func TestNew_ReportsEveryProblem(t *testing.T) {
@@ -408,6 +406,6 @@ func TestNew_ReportsEveryProblem(t *testing.T) {
 	_, err = podrunner.New(podrunner.Config{
 		ContainerLogs: "/links", Inject: resources.Combine[resources.Ledger](),
 	})
-	require.ErrorContains(t, err, "field ContainerLogs: needs LogRoot, because there are no logs to link to without it")
-	require.ErrorContains(t, err, "field Inject: needs Resizer, because the CPUs of running containers can't be changed without it")
+	require.ErrorContains(t, err, "field ContainerLogs requires LogRoot: without LogRoot there are no log files to link to")
+	require.ErrorContains(t, err, "field Inject requires Resizer, which changes the CPUs of running containers")
 }

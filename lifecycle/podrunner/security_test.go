@@ -26,7 +26,7 @@ func TestContainerSecurity(t *testing.T) {
 	plain := config(nil)
 	require.Equal(t, int64(1), plain.GetRunAsUser().GetValue())
 	require.Equal(t, int64(2), plain.GetRunAsGroup().GetValue())
-	require.Equal(t, []int64{5, 4}, plain.GetSupplementalGroups(), "fsGroup first, as in the kubelet")
+	require.Equal(t, []int64{5, 4}, plain.GetSupplementalGroups(), "fsGroup must come first, as in the kubelet")
 	require.Contains(t, plain.GetMaskedPaths(), "/proc/kcore")
 	require.Contains(t, plain.GetReadonlyPaths(), "/proc/sys")
 	require.Equal(t, runtimeapi.SecurityProfile_Unconfined, plain.GetSeccomp().GetProfileType())
@@ -55,8 +55,8 @@ func TestContainerSecurity_ImageUser(t *testing.T) {
 	}{
 		"a number":         {&runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: 7}}, &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{Value: 7}}},
 		"a name":           {&runtimeapi.Image{Username: "www"}, &runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "www"}},
-		"nobody, so root":  {&runtimeapi.Image{}, &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{}}},
-		"nothing is known": {nil, &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{}}},
+		"no user, so root": {&runtimeapi.Image{}, &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{}}},
+		"no image status":  {nil, &runtimeapi.LinuxContainerSecurityContext{RunAsUser: &runtimeapi.Int64Value{}}},
 	} {
 		pod := testPod()
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsGroup: new(int64(20))}
@@ -138,7 +138,7 @@ func TestSeccomp(t *testing.T) {
 		"an absolute file":          {pod: local("/b.json"), node: withRoot, want: `error seccomp profile "/b.json": must be a relative path and must not contain '..'`},
 		"a file without a name":     {pod: local(""), node: withRoot, want: "error localhostProfile must be set if seccompProfile type is Localhost"},
 		"no file":                   {pod: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost}, want: "error localhostProfile must be set if seccompProfile type is Localhost"},
-		"an unheard one":            {pod: &corev1.SeccompProfile{Type: "Unheard"}, want: `error unknown seccompProfile.type "Unheard"`},
+		"an unknown type":           {pod: &corev1.SeccompProfile{Type: "Unheard"}, want: `error unknown seccompProfile.type "Unheard"`},
 	} {
 		pod := testPod()
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: c.pod}
@@ -172,15 +172,15 @@ func TestAppArmor(t *testing.T) {
 		own        *profile
 		want       string
 	}{
-		"none":                     {},
-		"the pod's":                {pod: runtimeDefault, want: "RuntimeDefault"},
-		"the container's":          {pod: runtimeDefault, own: local, want: "Localhost k8s-x"},
-		"the annotation's":         {pod: runtimeDefault, annotation: "localhost/old", want: "Localhost old"},
-		"the annotation's default": {annotation: "runtime/default", want: "RuntimeDefault"},
-		"the annotation's none":    {pod: runtimeDefault, annotation: "unconfined", want: "Unconfined"},
-		"the field wins":           {annotation: "unconfined", own: local, want: "Localhost k8s-x"},
-		"a file without a name":    {own: &profile{Type: corev1.AppArmorProfileTypeLocalhost}, want: "error localhostProfile must be set if appArmorProfile type is Localhost"},
-		"an unheard one":           {own: &profile{Type: "Unheard"}, want: `error unknown appArmorProfile.type "Unheard"`},
+		"none":                        {},
+		"the pod's":                   {pod: runtimeDefault, want: "RuntimeDefault"},
+		"the container's":             {pod: runtimeDefault, own: local, want: "Localhost k8s-x"},
+		"the annotation's":            {pod: runtimeDefault, annotation: "localhost/old", want: "Localhost old"},
+		"the annotation's default":    {annotation: "runtime/default", want: "RuntimeDefault"},
+		"the annotation's unconfined": {pod: runtimeDefault, annotation: "unconfined", want: "Unconfined"},
+		"the field wins":              {annotation: "unconfined", own: local, want: "Localhost k8s-x"},
+		"a file without a name":       {own: &profile{Type: corev1.AppArmorProfileTypeLocalhost}, want: "error localhostProfile must be set if appArmorProfile type is Localhost"},
+		"an unknown type":             {own: &profile{Type: "Unheard"}, want: `error unknown appArmorProfile.type "Unheard"`},
 	} {
 		pod := testPod()
 		pod.Annotations = map[string]string{key: c.annotation}
@@ -214,7 +214,7 @@ func TestContainerSecurity_MoreFields(t *testing.T) {
 	require.NoError(t, err)
 	sc = got.GetLinux().GetSecurityContext()
 	require.Equal(t, "s1", sc.GetSelinuxOptions().GetLevel())
-	require.Empty(t, sc.GetSelinuxOptions().GetType(), "it replaces the pod's whole")
+	require.Empty(t, sc.GetSelinuxOptions().GetType(), "the container's options must replace all of the pod's")
 	require.Empty(t, sc.GetMaskedPaths())
 	require.Empty(t, sc.GetReadonlyPaths())
 }
@@ -230,7 +230,7 @@ func TestContainerConfig_ImageUserMustBeValid(t *testing.T) {
 	}
 }
 
-// Runtimes reject a privileged container in a sandbox that is not privileged.
+// Runtimes reject a privileged container in an unprivileged sandbox.
 func TestPrivilegedEphemeralContainer(t *testing.T) {
 	t.Parallel()
 	pod := testPod()

@@ -9,14 +9,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // apiServerService is the service of the API server. Every container gets the
 // variables of this service.
 const apiServerService = "kubernetes"
 
-// setServices sets the variables of the API server's service and, with
-// enableServiceLinks, those of all services of the pod's namespace.
+// setServices sets the variables of the API server's service. With enableServiceLinks, it also sets
+// the variables of all services of the pod's namespace. A static pod does not wait until the
+// services are known, because it may run the API server.
 func (v *variables) setServices(pod *corev1.Pod, list func(namespace string) ([]*corev1.Service, error)) error {
 	if list == nil {
 		return nil
@@ -24,7 +27,7 @@ func (v *variables) setServices(pod *corev1.Pod, list func(namespace string) ([]
 	services := map[string]*corev1.Service{}
 	add := func(namespace string, wanted func(*corev1.Service) bool) error {
 		all, err := list(namespace)
-		if err != nil {
+		if err != nil && !podspec.IsStatic(pod) {
 			return fmt.Errorf("list services of namespace %s for environment variables: %w", namespace, err)
 		}
 		for _, s := range all {

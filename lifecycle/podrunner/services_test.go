@@ -76,4 +76,9 @@ func TestServices_Unknown(t *testing.T) {
 	node.Services = func(string) ([]*corev1.Service, error) { return nil, errors.New("not synced") }
 	_, err := podrunner.ContainerConfig(t.Context(), &corev1.Pod{}, &corev1.Container{Name: "app"}, podrunner.Instance{}, node)
 	require.EqualError(t, err, "list services of namespace default for environment variables: not synced")
+
+	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/config.source": "file"}}}
+	config, err := podrunner.ContainerConfig(t.Context(), static, &corev1.Container{Name: "app"}, podrunner.Instance{}, node)
+	require.NoError(t, err, "it may run the API server")
+	require.Empty(t, config.GetEnvs())
 }

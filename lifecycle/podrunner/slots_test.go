@@ -58,8 +58,7 @@ func (s *slowSandboxes) starts() map[string]time.Duration {
 	return maps.Clone(s.begun)
 }
 
-// inSlots runs f in a bubble, with a runtime whose sandboxes take the given
-// time.
+// inSlots runs f in a bubble, with a runtime that needs the given time to create a sandbox.
 func inSlots(t *testing.T, parallel int, takes time.Duration, f func(*bed, *slowSandboxes)) {
 	t.Helper()
 	slow := &slowSandboxes{takes: takes, begun: map[string]time.Duration{}}
@@ -104,12 +103,12 @@ func TestStartsShareTheRuntime(t *testing.T) {
 		require.Equal(t, map[string]time.Duration{
 			"pod0": 0, "pod1": 0, "pod2": 100 * time.Millisecond, "pod3": 100 * time.Millisecond,
 			"pod4": 200 * time.Millisecond, "pod5": 200 * time.Millisecond,
-		}, slow.starts(), "in the order in which they came")
+		}, slow.starts(), "the sandboxes must be created in the order of the syncs")
 	})
 }
 
-// A network plugin that hangs or is slow does not occupy a slot for longer than
-// a second, because it does not use the processors.
+// A network plugin that hangs or is slow does not use a slot for longer than a second,
+// because it does not use the CPU.
 func TestSlots_SlowStartBlocksOthersForOneSecond(t *testing.T) {
 	t.Parallel()
 	inSlots(t, 2, time.Minute, func(b *bed, slow *slowSandboxes) {
@@ -134,7 +133,7 @@ func TestSyncPod_WaitForSlotIsCancelled(t *testing.T) {
 		require.Len(t, slow.starts(), 1)
 		require.Empty(t, b.held.left())
 		_, err = b.runner.SyncPod(b.t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID)})
-		require.NoError(t, err, "its place is free again")
+		require.NoError(t, err, "the slot of a cancelled sync must be free again")
 		require.Len(t, slow.starts(), 2)
 	})
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // binder replaces the kernel's mounts: it records the opened file and the
-// target of each.
+// target of each mount.
 type binder struct {
 	mu    sync.Mutex
 	inode map[string]uint64
@@ -90,7 +90,7 @@ func TestSubPaths(t *testing.T) {
 		require.NoError(t, err)
 		want, err := os.Stat(filepath.Join(volume, c.want))
 		require.NoError(t, err)
-		require.Equal(t, want.IsDir(), info.IsDir(), "%s: a mount point of its kind", c.sub)
+		require.Equal(t, want.IsDir(), info.IsDir(), "%s: the mount point must be of the same type as the source", c.sub)
 	}
 	info, err := os.Stat(filepath.Join(volume, "new/folder"))
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestSubPaths(t *testing.T) {
 
 	again, err := s.Prepare(podrunner.SubPathMount{Container: "app", Index: 0, Volume: "v", HostPath: volume, SubPath: "file"})
 	require.NoError(t, err)
-	require.Equal(t, inode(t, filepath.Join(volume, "file")), b.inode[again], "what an earlier instance had is gone")
+	require.Equal(t, inode(t, filepath.Join(volume, "file")), b.inode[again], "the mount of an earlier instance must be replaced")
 
 	require.NoError(t, s.Clean())
 	require.Empty(t, b.inode)
@@ -150,9 +150,8 @@ func TestSubPaths_LeadOutOfTheVolume(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A container that shares the volume replaces a directory with a link while
-// another container is created (CVE-2021-25741). The mount must be in the
-// volume, or must not exist.
+// A container that shares the volume replaces a directory with a link during the creation of
+// another container (CVE-2021-25741). The mount must be in the volume, or must fail.
 func TestSubPaths_Race(t *testing.T) {
 	t.Parallel()
 	s, b, volume, outside := volumeBed(t)
@@ -191,10 +190,10 @@ func TestSubPaths_Race(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("%d of 500 were bound", bound)
+	t.Logf("%d of 500 mounts succeeded", bound)
 	left, err := os.ReadDir(outside)
 	require.NoError(t, err)
-	require.Len(t, left, 1, "nothing was made or removed outside")
+	require.Len(t, left, 1, "nothing outside of the volume must be created or removed")
 }
 
 func TestSubPaths_BindFails(t *testing.T) {
@@ -203,7 +202,7 @@ func TestSubPaths_BindFails(t *testing.T) {
 	b.err = errors.New("not permitted")
 	_, err := s.Prepare(podrunner.SubPathMount{Container: "app", Volume: "v", HostPath: volume, SubPath: "file"})
 	require.ErrorIs(t, err, b.err)
-	require.NoFileExists(t, filepath.Join(s.PodDir, "volume-subpaths/v/app/0"), "nothing is left")
+	require.NoFileExists(t, filepath.Join(s.PodDir, "volume-subpaths/v/app/0"), "the mount point must be removed")
 
 	stuck := errors.New("busy")
 	held := podrunner.WithBinder(s, b.bind, func(string) error { return stuck })
@@ -213,7 +212,7 @@ func TestSubPaths_BindFails(t *testing.T) {
 	_, err = held.Prepare(podrunner.SubPathMount{Container: "app", Volume: "v", HostPath: volume, SubPath: "dir"})
 	require.ErrorIs(t, err, stuck)
 	require.ErrorIs(t, held.Clean(), stuck)
-	require.DirExists(t, filepath.Join(s.PodDir, "volume-subpaths/v/app/0"), "what may be a mount is not touched")
+	require.DirExists(t, filepath.Join(s.PodDir, "volume-subpaths/v/app/0"), "a path that may be a mount point must be kept")
 }
 
 // Files that were written to a mount point while nothing was mounted there must
@@ -230,8 +229,8 @@ func TestSubPaths_CleanRemovesDirectoriesOnly(t *testing.T) {
 	require.FileExists(t, filepath.Join(got, "data"))
 }
 
-// TestSubPaths_ConcurrentCleanups: paths that another cleanup has removed are
-// not an error.
+// TestSubPaths_ConcurrentCleanups checks that paths which another cleanup has removed are not
+// an error.
 func TestSubPaths_ConcurrentCleanups(t *testing.T) {
 	t.Parallel()
 	s, b, volume, _ := volumeBed(t)

@@ -60,11 +60,11 @@ func parseTermination(text []byte) (terminationRecord, error) {
 	return rec, nil
 }
 
-// terminationDeadline returns the deadline of the pod's terminating syncs:
-// given, which is the deadline of the pod's worker. If the pod has no spec,
-// given is nil, and the first sync computes the deadline from the grace period.
-// The deadline is never later than the deadline that an earlier agent has
-// stored. terminationDeadline converts the stored deadline once to the
+// terminationDeadline returns the deadline of the pod's terminating syncs. It
+// is the argument given, the deadline of the pod's worker. If the pod has no
+// spec, given is nil, and the first sync computes the deadline from the grace
+// period. The deadline is never later than the deadline that an earlier agent
+// has stored. terminationDeadline converts the stored deadline once to the
 // remaining time; after that, a step of the system clock does not affect the
 // deadline.
 func (r *Runner) terminationDeadline(ctx context.Context, uid types.UID, given *lifecycle.Deadline, grace time.Duration) *lifecycle.Deadline {
@@ -151,17 +151,17 @@ func (r *Runner) writeTermination(ctx context.Context, uid types.UID) {
 		err = r.putRecord(ctx, uid, terminationRecordName, text)
 	}
 	if err != nil {
-		r.cfg.Logger.ErrorContext(ctx, "could not store the termination deadline of a pod, a restarted agent will start its grace period again",
+		r.cfg.Logger.ErrorContext(ctx, "could not store the termination deadline of a pod, a restarted agent will give the pod its whole grace period again",
 			"podUID", uid, "err", err)
 		return
 	}
 	e.written, e.preStopped = at, preStopped
 }
 
-// loadTermination reads the termination record of an earlier agent, if it was
-// not read before. A record that can't be read counts as a termination with an
-// unknown deadline. If ctx is done before the record was read, loadTermination
-// returns false, and the next sync reads the record.
+// loadTermination reads the termination record of an earlier agent, unless the
+// record was read before. A record that can't be read counts as a termination
+// with an unknown deadline. If ctx is done before the record was read,
+// loadTermination returns false, and the next sync reads the record.
 func (r *Runner) loadTermination(ctx context.Context, uid types.UID) bool {
 	r.mu.Lock()
 	isKnown := r.cfg.State == nil || r.terminations[uid] != nil
@@ -176,7 +176,7 @@ func (r *Runner) loadTermination(ctx context.Context, uid types.UID) bool {
 	case ctx.Err() != nil:
 		return false
 	default:
-		r.cfg.Logger.ErrorContext(ctx, "could not read the termination deadline of a pod, its grace period starts again if the pod is terminating", "podUID", uid, "err", err)
+		r.cfg.Logger.ErrorContext(ctx, "could not read the termination deadline of a pod, will give the pod its whole grace period again if it is terminating", "podUID", uid, "err", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -62,8 +62,7 @@ func (m *mortal) started(grace int64, hook string) *corev1.Pod {
 	return pod
 }
 
-// end runs a terminating sync; if known is false, only the runtime knows the
-// pod.
+// end runs a terminating sync. If known is false, the pod is known only from the runtime.
 func (m *mortal) end(ctx context.Context, pod *corev1.Pod, known bool) error {
 	req := podworker.SyncRequest{Status: m.look(pod.UID), Grace: time.Second}
 	if !known {
@@ -73,8 +72,7 @@ func (m *mortal) end(ctx context.Context, pod *corev1.Pod, known bool) error {
 	return m.runner.SyncTerminatingPod(ctx, req)
 }
 
-// dieAfter lets the agent terminate the pod for the time d and then restarts
-// it.
+// dieAfter lets the agent terminate the pod for d, and then kills and restarts the agent.
 func (m *mortal) dieAfter(d time.Duration, pod *corev1.Pod, known bool) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), d)
@@ -104,8 +102,8 @@ func (m *mortal) written(uid types.UID) time.Time {
 	return at
 }
 
-// TestTerminationRecord_NoSecondGracePeriodAfterAKill: only the file records
-// the deadline, because a pod from a manifest has no deletion timestamp.
+// TestTerminationRecord_NoSecondGracePeriodAfterAKill checks a pod from a manifest. Such a pod
+// has no deletion timestamp, so only the file records the deadline.
 func TestTerminationRecord_NoSecondGracePeriodAfterAKill(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"a pod that is known": true, "a pod whose manifest is gone": false} {
@@ -116,7 +114,7 @@ func TestTerminationRecord_NoSecondGracePeriodAfterAKill(t *testing.T) {
 					m.dieAfter(1500*time.Millisecond, pod, known)
 				}
 				require.NoError(t, m.end(m.t.Context(), pod, known))
-				require.Equal(t, []string{"10s after: stop within 2s"}, m.stops.take(), "%s, %d deaths", name, deaths)
+				require.Equal(t, []string{"10s after: stop within 2s"}, m.stops.take(), "%s, agent killed %d times", name, deaths)
 				require.Equal(t, 12*time.Second, time.Since(m.stops.began))
 				require.Empty(t, m.log.String())
 			})
@@ -124,9 +122,9 @@ func TestTerminationRecord_NoSecondGracePeriodAfterAKill(t *testing.T) {
 	}
 }
 
-// TestModel_AgentIsKilledAtRandomTimes: however often the agent is killed, the
-// pod ends at the latest 2 s after its first deadline, or after the last start
-// of the agent if that is later.
+// TestModel_AgentIsKilledAtRandomTimes checks that the pod ends at the latest 2 s after its
+// first deadline, or after the last start of the agent if that is later, for any number of
+// agent kills.
 func TestModel_AgentIsKilledAtRandomTimes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
@@ -168,12 +166,12 @@ func TestTerminationRecord_PassedDeadlineStopsAtOnce(t *testing.T) {
 		m.stops.began = time.Now()
 		require.NoError(t, m.end(m.t.Context(), pod, false))
 		require.Equal(t, []string{"0s after: stop within 2s"}, m.stops.take())
-		require.Empty(t, m.ran.take(), "there is no time for a hook")
+		require.Empty(t, m.ran.take(), "without a remaining grace period, the hook must not run")
 	})
 }
 
-// TestTerminationRecord_ShorterGracePeriodSurvivesARestart: the agent is
-// restarted after the grace period has become shorter.
+// TestTerminationRecord_ShorterGracePeriodSurvivesARestart restarts the agent after the grace
+// period has become shorter.
 func TestTerminationRecord_ShorterGracePeriodSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
@@ -190,10 +188,10 @@ func TestTerminationRecord_ShorterGracePeriodSurvivesARestart(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod, Kill: podworker.KillOptions{Grace: new(8 * time.Second)}})
 		synctest.Wait()
-		require.True(t, m.written(pod.UID).Equal(began.Add(18*time.Second)), "while the turn goes on")
+		require.True(t, m.written(pod.UID).Equal(began.Add(18*time.Second)), "the shorter deadline must be stored during the sync")
 		workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod, Kill: podworker.KillOptions{Grace: new(time.Hour)}})
 		time.Sleep(time.Second)
-		require.True(t, m.written(pod.UID).Equal(began.Add(18*time.Second)), "it only moves earlier")
+		require.True(t, m.written(pod.UID).Equal(began.Add(18*time.Second)), "the stored deadline must not become later")
 		die()
 		require.NoError(t, <-done)
 
@@ -210,7 +208,7 @@ func TestTerminationRecord_WrittenOncePerDeadline(t *testing.T) {
 		for range 3 {
 			require.NoError(t, m.sync(pod))
 		}
-		require.NoDirExists(t, filepath.Join(m.root, "pods", "uid", "ending"), "a pod that does not end")
+		require.NoDirExists(t, filepath.Join(m.root, "pods", "uid", "ending"), "a pod that is not terminating must have no record")
 		require.NoError(t, m.node.Fail("StopContainer", fakecri.Fault{Err: grpcstatus.Error(codes.Internal, "no"), Times: 2}))
 		require.Error(t, m.end(m.t.Context(), pod, true))
 		first, err := os.Stat(m.file(pod.UID))
@@ -222,13 +220,13 @@ func TestTerminationRecord_WrittenOncePerDeadline(t *testing.T) {
 		require.Error(t, m.end(ctx, pod, true))
 		last, err := os.Stat(m.file(pod.UID))
 		require.NoError(t, err)
-		require.True(t, os.SameFile(first, last), "each write is another file")
+		require.True(t, os.SameFile(first, last), "an unchanged record must not be written again")
 		require.NoError(t, m.end(m.t.Context(), pod, true))
 
 		require.NoError(t, m.runner.SyncTerminatedPod(m.t.Context(), podworker.SyncRequest{Pod: pod, Status: m.look(pod.UID)}))
 		require.NoFileExists(t, m.file(pod.UID))
 		require.NoError(t, m.end(m.t.Context(), pod, true))
-		require.NoFileExists(t, m.file(pod.UID), "a pod of which nothing runs")
+		require.NoFileExists(t, m.file(pod.UID), "a pod without running containers must have no record")
 	})
 }
 
@@ -281,7 +279,7 @@ func TestTerminationRecord_DeletedWithThePod(t *testing.T) {
 			pod := m.started(10, "fail")
 			require.NoError(t, m.end(m.t.Context(), pod, false))
 			require.FileExists(t, m.file(pod.UID))
-			require.NoError(t, os.WriteFile(m.file(pod.UID)+".new", nil, 0o600)) // of an agent that was killed while it wrote
+			require.NoError(t, os.WriteFile(m.file(pod.UID)+".new", nil, 0o600)) // left by an agent that was killed during the write
 			require.NoError(t, os.RemoveAll(filepath.Join(m.root, "pods/uid/etc-hosts")))
 			require.NoError(t, remove(m, pod), name)
 			left, err := os.ReadDir(filepath.Join(m.root, "pods"))
@@ -291,7 +289,7 @@ func TestTerminationRecord_DeletedWithThePod(t *testing.T) {
 	}
 }
 
-// TestTerminationRecord_InvalidRecordsAreIgnored: a record can only make the
+// TestTerminationRecord_InvalidRecordsAreIgnored checks that a record can only make the
 // deadline earlier.
 func TestTerminationRecord_InvalidRecordsAreIgnored(t *testing.T) {
 	t.Parallel()
@@ -338,7 +336,7 @@ func TestTerminationRecord_OnlyRegularFilesAreRead(t *testing.T) {
 	}
 }
 
-// shifted is a clock that was set to another time.
+// shifted is a clock with an offset.
 type shifted struct {
 	clock.Clock
 	by time.Duration
@@ -382,7 +380,7 @@ func TestTerminationRecord_FailedDeletionBlocksTheSync(t *testing.T) {
 		m.dieAfter(time.Second, pod, false)
 		over, cancel := context.WithCancel(m.t.Context())
 		cancel()
-		require.Error(t, m.end(over, pod, false)) // the sync has read the file
+		require.Error(t, m.end(over, pod, false)) // the sync has already read the file
 		pods := filepath.Join(m.root, "pods")
 		require.NoError(t, os.Rename(pods, pods+".away"))
 		require.NoError(t, os.WriteFile(pods, nil, 0o600))
@@ -413,8 +411,8 @@ func TestTerminationRecord_LinkedDirectoryIsIgnored(t *testing.T) {
 	})
 }
 
-// TestRecordsAreWhereStateIs: records are in State, or only in memory if State
-// is nil.
+// TestRecordsAreWhereStateIs checks that records are stored in State, or only in memory if
+// State is nil.
 func TestRecordsAreWhereStateIs(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
@@ -442,11 +440,11 @@ func TestRecordsAreWhereStateIs(t *testing.T) {
 		m.dieAfter(3*time.Second, pod, true)
 		require.NoFileExists(t, m.file(pod.UID))
 		require.NoError(t, m.end(m.t.Context(), pod, true))
-		require.Equal(t, 15*time.Second, time.Since(m.stops.began), "the grace period begins again")
+		require.Equal(t, 15*time.Second, time.Since(m.stops.began), "without a store, the grace period must start again")
 	})
 }
 
-// patient is a store whose calls end when their ctx is done.
+// patient is a store whose calls block until their ctx is done.
 type patient struct{ *state.FileStore }
 
 func (p patient) Get(ctx context.Context, key string) ([]byte, error) {
@@ -471,7 +469,7 @@ func TestTerminationRecord_CancelledReadIsRepeatedInTheNextSync(t *testing.T) {
 	})
 }
 
-// TestSyncTerminatingPod_WithoutAWorkerHasADeadline: a shorter grace period
+// TestSyncTerminatingPod_WithoutAWorkerHasADeadline also checks that a shorter grace period
 // makes this deadline earlier.
 func TestSyncTerminatingPod_WithoutAWorkerHasADeadline(t *testing.T) {
 	t.Parallel()
@@ -493,7 +491,7 @@ func FuzzParseEnd(f *testing.F) {
 	f.Add([]byte(`{"deadline":"2026-11-21T11:12:13.000000001Z","preStopped":["a","b"]}`))
 	f.Add([]byte(`{"deadline":"0001-01-01T00:00:00Z"}`))
 	f.Add([]byte(`{"deadline":"2026-11-21T11:12:13+14:00"}`))
-	f.Add([]byte(`{"deadline":"2026-11-21T11:12:13+24:00"}`)) // read, but never written
+	f.Add([]byte(`{"deadline":"2026-11-21T11:12:13+24:00"}`)) // decoding accepts this zone, encoding does not
 	f.Add([]byte(`{"deadline":"0000-01-01T00:00:00+01:00"}`)) // before the year 0 in UTC
 	f.Add([]byte(`{"deadline":"9999-12-31T23:59:59-01:00"}`)) // in the year 10000
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -30,14 +30,14 @@ func TestTerminationLog(t *testing.T) {
 	require.Equal(t, filepath.Join(root, "uid/containers/app/3"), path)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o666), info.Mode().Perm(), "whoever runs in the container may write")
+	require.Equal(t, os.FileMode(0o666), info.Mode().Perm(), "any user in the container must be able to write")
 	require.NoError(t, os.WriteFile(path, []byte("bye"), 0o600))
 
 	_, err = podrunner.MakeTerminationLog(root, "uid", "app", 3)
 	require.NoError(t, err)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Empty(t, text, "made again, it says nothing")
+	require.Empty(t, text, "a file that was created again must be empty")
 
 	for _, name := range []string{"..", "a/b", ""} {
 		_, err := podrunner.MakeTerminationLog(root, "uid", name, 0)
@@ -49,11 +49,11 @@ func TestTerminationLog(t *testing.T) {
 	require.Error(t, err)
 	left, err := os.ReadDir(outside)
 	require.NoError(t, err)
-	require.Empty(t, left, "no link is followed out of the root")
+	require.Empty(t, left, "no link out of the root must be followed")
 }
 
-// A container that can write to its pod's directory can put links in place of
-// the files that the Runner creates next.
+// A container that can write to its pod's directory can replace the files that the Runner
+// creates next with links.
 func TestMakeTerminationLog_Links(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -64,7 +64,7 @@ func TestMakeTerminationLog_Links(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(mine, "link"), 0o755))
 	require.NoError(t, os.Symlink("../../other/containers/app", filepath.Join(mine, "app")))
 	_, err = podrunner.MakeTerminationLog(root, "uid", "app", 0)
-	require.ErrorContains(t, err, "not a directory", "a link to the folder of another pod")
+	require.ErrorContains(t, err, "not a directory", "a link to another pod's directory must be rejected")
 
 	require.NoError(t, os.Symlink("../../../other/containers/app/0", filepath.Join(mine, "link/0")))
 	path, err := podrunner.MakeTerminationLog(root, "uid", "link", 0)
@@ -74,10 +74,10 @@ func TestMakeTerminationLog_Links(t *testing.T) {
 	require.True(t, info.Mode().IsRegular())
 	text, err := os.ReadFile(other)
 	require.NoError(t, err)
-	require.Equal(t, "bye", string(text), "of another pod")
+	require.Equal(t, "bye", string(text), "the other pod's message must be kept")
 }
 
-// words is a container that has ended, with its files on the node.
+// words is a terminated container with its files on the node.
 type words struct {
 	message, log string // paths
 	status       *runtimeapi.ContainerStatus
@@ -113,12 +113,12 @@ func TestTerminationMessage_MessageAndLog(t *testing.T) {
 		change       func(words)
 		want         func(words) string
 	}{
-		"what it said":              {message: "words", log: "it broke", want: func(words) string { return "words" }},
-		"nothing, and no fallback":  {log: "it broke", change: func(w words) { clear(w.status.Annotations) }},
-		"nothing, so its log":       {log: "it broke", want: func(words) string { return "it broke\n" }},
-		"nothing, but it succeeded": {log: "it broke", change: func(w words) { w.status.ExitCode = 0 }},
-		"no file":                   {message: none, log: "it broke", want: func(words) string { return "it broke\n" }},
-		"no file is known":          {message: "words", log: "it broke", change: func(w words) { w.status.Mounts = nil }, want: func(words) string { return "it broke\n" }},
+		"the message in the file":                        {message: "words", log: "it broke", want: func(words) string { return "words" }},
+		"an empty file, without the fallback to the log": {log: "it broke", change: func(w words) { clear(w.status.Annotations) }},
+		"an empty file, so the log":                      {log: "it broke", want: func(words) string { return "it broke\n" }},
+		"an empty file, but exit code 0":                 {log: "it broke", change: func(w words) { w.status.ExitCode = 0 }},
+		"no file":                                        {message: none, log: "it broke", want: func(words) string { return "it broke\n" }},
+		"no mount of the file":                           {message: "words", log: "it broke", change: func(w words) { w.status.Mounts = nil }, want: func(words) string { return "it broke\n" }},
 		"no log": {log: none, want: func(w words) string {
 			return "Error on reading termination message from logs: " +
 				"failed to try resolving symlinks in path \"" + w.log + "\": lstat " + w.log + ": no such file or directory"
@@ -153,8 +153,8 @@ func TestTerminationMessage_MessageAndLog(t *testing.T) {
 	}
 }
 
-// A container that can write to the directories of its logs, or of another
-// file, must not read files of the node with the agent's permissions.
+// A container that can write to its log directory, or to the directory of its message file,
+// must not be able to read files of the node with the agent's permissions.
 func TestTerminationMessage_NoLinkIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(w words, secret string) error{
@@ -204,9 +204,9 @@ func TestLogTail(t *testing.T) {
 	const stamp = "2026-01-02T03:04:05.000000006Z "
 	require.Empty(t, logTail(t, ""))
 	require.Equal(t, "a\n\nb c\n", logTail(t, stamp+"stdout F a\n"+stamp+"stderr F \n"+stamp+"stdout F b c\n"))
-	require.Equal(t, "ab\n", logTail(t, stamp+"stdout P a\n"+stamp+"stdout F b\n"), "a line that was split")
-	require.Equal(t, "ab", logTail(t, stamp+"stdout F:x a\n"+stamp+"stdout P b")[0:1]+"b", "one that goes on")
-	require.Equal(t, "a\n", logTail(t, "nonsense\n"+stamp+"stdout F a\n\n"), "others are passed over")
+	require.Equal(t, "ab\n", logTail(t, stamp+"stdout P a\n"+stamp+"stdout F b\n"), "a line in two parts must be joined")
+	require.Equal(t, "ab", logTail(t, stamp+"stdout F:x a\n"+stamp+"stdout P b")[0:1]+"b", "an incomplete last line must be included")
+	require.Equal(t, "a\n", logTail(t, "nonsense\n"+stamp+"stdout F a\n\n"), "malformed lines must be skipped")
 
 	var many strings.Builder
 	for i := range 200 {
@@ -223,7 +223,7 @@ func TestLogTail(t *testing.T) {
 	require.True(t, strings.HasSuffix(got, "yend\n"))
 }
 
-// shrunk is a file that has become shorter after Stat, or is broken.
+// shrunk is a file that is shorter than Stat reported, or whose reads fail.
 type shrunk struct {
 	*strings.Reader
 	err error

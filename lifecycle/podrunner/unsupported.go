@@ -12,10 +12,12 @@ import (
 
 // Unsupported returns an error that names every field of the pod that this
 // Runner does not support, either in general or with its Config. It returns nil
-// if all fields are supported. The caller must reject a pod with an unsupported
-// field as a whole: without its volumes, probes or hooks, the pod would not be
-// the pod that the user requested. [Admit] checks what the node does not
-// support. The caller must handle spec.activeDeadlineSeconds (with
+// if all fields are supported. If a field is unsupported, the caller must
+// reject the whole pod, because the user did not request a pod without its
+// volumes, probes or hooks. Unsupported does not check the pod's operating
+// system, sysctls, AppArmor profiles and supplemental groups policy; [Admit]
+// checks them. The Runner ignores windowsOptions, as the kubelet does on Linux.
+// The caller must handle spec.activeDeadlineSeconds (with
 // lifecycle.ActiveDeadline) and readiness gates.
 func (r *Runner) Unsupported(pod *corev1.Pod) error {
 	u := unsupported{cfg: &r.cfg, node: r.node()}
@@ -58,9 +60,6 @@ func (u *unsupported) pod(pod *corev1.Pod) {
 	u.when(u.node.UserNamespace == nil && wantsUserNamespace(pod), "spec.hostUsers")
 	u.when(u.cfg.RootDir == "" && len(s.HostAliases) > 0, "spec.hostAliases")
 	u.when(len(s.ResourceClaims) > 0, "spec.resourceClaims")
-	if c := s.SecurityContext; c != nil {
-		u.when(c.WindowsOptions != nil, "spec.securityContext.windowsOptions")
-	}
 }
 
 func (u *unsupported) container(path string, c *corev1.Container) {
@@ -83,14 +82,12 @@ func (u *unsupported) container(path string, c *corev1.Container) {
 	for i, e := range c.Env {
 		u.when(e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil, fmt.Sprintf("%s.env[%d].valueFrom.fileKeyRef", path, i))
 	}
-	if s := c.SecurityContext; s != nil {
-		u.when(s.WindowsOptions != nil, path+".securityContext.windowsOptions")
-	}
 }
 
-// resources adds the extended resources that are unsupported: the node does not
-// have them, or the Runner has no allocators (Inject). Package eviction handles
-// ephemeral storage.
+// resources records in u.found each extended resource in list that the node
+// does not have. If Config.Inject is not set, it records all extended
+// resources. CPU, memory, ephemeral storage and huge pages are supported.
+// Package eviction enforces the limits of ephemeral storage.
 func (u *unsupported) resources(path string, list corev1.ResourceList) {
 	for _, name := range sortedKeys(list) {
 		switch name {

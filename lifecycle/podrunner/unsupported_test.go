@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// demanding returns a pod that needs every optional part.
+// demanding returns a pod that needs every optional collaborator.
 func demanding() *corev1.Pod {
 	pod := testPod()
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}, {Name: "i", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}}}
@@ -52,7 +52,6 @@ spec.runtimeClassName: not supported
 spec.hostUsers: not supported
 spec.hostAliases: not supported
 spec.resourceClaims: not supported
-spec.securityContext.windowsOptions: not supported
 spec.initContainers[0].startupProbe: not supported
 spec.containers[0].volumeMounts[1].subPath: not supported
 spec.containers[0].volumeDevices: not supported
@@ -63,12 +62,11 @@ spec.containers[0].lifecycle.preStop: not supported
 spec.containers[0].resources.claims: not supported
 spec.containers[0].resources.limits[example.test/gpu]: not supported
 spec.containers[0].env[0].valueFrom.fileKeyRef: not supported
-spec.containers[0].securityContext.windowsOptions: not supported
 spec.ephemeralContainers[0].volumeMounts[0].subPath: not supported`)
 }
 
-// TestUnsupportedKnowsTheConfig: if all parts are configured, only the fields
-// that are never supported remain.
+// TestUnsupportedKnowsTheConfig checks that if all collaborators are configured, only fields
+// that are never supported are rejected.
 func TestUnsupportedKnowsTheConfig(t *testing.T) {
 	t.Parallel()
 	hooks, err := lifecycle.NewHookRunner(lifecycle.HookConfig{})
@@ -86,10 +84,8 @@ func TestUnsupportedKnowsTheConfig(t *testing.T) {
 	})
 	require.EqualError(t, b.runner.Unsupported(demanding()), `spec.volumes[0].nfs: no plugin
 spec.resourceClaims: not supported
-spec.securityContext.windowsOptions: not supported
 spec.containers[0].volumeDevices: not supported
 spec.containers[0].resources.claims: not supported
 spec.containers[0].resources.limits[example.test/gpu]: not supported
-spec.containers[0].env[0].valueFrom.fileKeyRef: not supported
-spec.containers[0].securityContext.windowsOptions: not supported`)
+spec.containers[0].env[0].valueFrom.fileKeyRef: not supported`)
 }

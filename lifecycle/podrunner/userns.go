@@ -78,7 +78,7 @@ func checkUserNamespace(pod *corev1.Pod, node Node) error {
 		return errors.New("can't set `spec.hostUsers: false`, this node has no IDs for user namespaces")
 	}
 	if _, ok := node.UserNamespace(pod.UID); !ok {
-		return errors.New("create user namespace: no IDs were acquired for the pod")
+		return errors.New("create user namespace: no user IDs are allocated to the pod")
 	}
 	return nil
 }
@@ -115,9 +115,9 @@ func (c IDRangesConfig) Validate() error {
 }
 
 // IDRanges allocates 65536 user and group IDs to each pod, and never allocates
-// an ID to two pods (KEP-127). It stores each allocation on disk before it
-// returns the IDs. A new IDRanges with the same directory reads these
-// allocations. IDRanges is safe for concurrent use.
+// an ID to two pods at the same time (KEP-127). It stores each allocation on
+// disk before it returns the IDs. A new IDRanges with the same directory reads
+// these allocations. IDRanges is safe for concurrent use.
 type IDRanges struct {
 	root   string
 	first  uint32
@@ -185,7 +185,7 @@ func (r *IDRanges) Acquire(uid types.UID) (IDRange, error) {
 func (r *IDRanges) Lookup(uid types.UID) (IDRange, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.load() // the file of another pod can't be read, or this pod has no known IDs
+	_ = r.load() // ignore the error: it is about another pod's file, or this pod's IDs are unknown
 	nr, ok := r.byPod[uid]
 	return r.ids(nr), ok
 }

@@ -41,11 +41,11 @@ func TestIDRanges(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "a/userns"))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"uidMappings":[{"hostId":65536,"containerId":0,"length":65536}],"gidMappings":[{"hostId":65536,"containerId":0,"length":65536}]}`,
-		string(text), "the kubelet's file")
+		string(text), "the file must have the kubelet's format")
 
 	second := newRanges(t, podrunner.IDRangesConfig{PodRoot: root, Pods: 2})
 	got, ok := second.Lookup("b")
-	require.True(t, ok, "after a restart")
+	require.True(t, ok, "the range must be known after a restart")
 	require.Equal(t, b, got)
 	_, err = second.Acquire("c")
 	require.ErrorIs(t, err, podrunner.ErrNoIDs)
@@ -92,9 +92,8 @@ func TestIDsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// An unreadable file might contain any range, so nothing is allocated. Other
-// pods keep their IDs. Their IDs and those of the pod with the file can be
-// released.
+// An unreadable file could contain any range, so nothing is allocated. Other pods keep their
+// IDs. Their IDs, and the IDs of the pod with the unreadable file, can be released.
 func TestIDRanges_UnreadableFileConcernsNoOtherPod(t *testing.T) {
 	t.Parallel()
 	mapping := func(host, container, length string) string {
@@ -125,7 +124,7 @@ func TestIDRanges_UnreadableFileConcernsNoOtherPod(t *testing.T) {
 		if name == "taken" {
 			require.NoError(t, r.Release("a"))
 			b, err := r.Acquire("b")
-			require.NoError(t, err, "the range is its own now")
+			require.NoError(t, err, "after the release, the range must be available")
 			require.Equal(t, a, b)
 			continue
 		}
@@ -146,7 +145,7 @@ func TestIDRanges_UnreadableFileIsReadAgain(t *testing.T) {
 	require.ErrorContains(t, err, "user namespace of pod a")
 	require.NoError(t, os.Remove(filepath.Join(root, "a/userns")))
 	_, err = r.Acquire("new")
-	require.NoError(t, err, "once it is put right")
+	require.NoError(t, err, "after the repair of the file, the allocation must succeed")
 }
 
 func TestIDRanges_InvalidRootAndUIDs(t *testing.T) {

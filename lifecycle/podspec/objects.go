@@ -17,7 +17,7 @@ import (
 type Objects interface {
 	// ConfigMap and Secret return an object of the pod's namespace. The caller
 	// must not modify the object. The first call for a pod may start a watch,
-	// and may wait for its first result until ctx is done.
+	// and may wait for the watch's first result until ctx is done.
 	ConfigMap(ctx context.Context, pod *corev1.Pod, name string) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, pod *corev1.Pod, name string) (*corev1.Secret, error)
 	// Release ends the watches for a pod. The agent calls Release when nothing

@@ -53,7 +53,8 @@ func IsMirror(pod *corev1.Pod) bool {
 }
 
 // FullName returns "name_namespace", which only one pod of a node has at a
-// time. Names and namespaces can't contain an underscore.
+// time. It is unambiguous, because names and namespaces can't contain an
+// underscore.
 func FullName(pod *corev1.Pod) string { return pod.Name + "_" + pod.Namespace }
 
 // IsTerminal reports whether the phase is terminal: Succeeded or Failed.
@@ -159,7 +160,7 @@ func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 }
 
 // restarts reports whether the action restarts the container itself. Both
-// actions of the API do.
+// actions of the API restart it.
 func restarts(action corev1.ContainerRestartRuleAction) bool {
 	return action == corev1.ContainerRestartRuleActionRestart ||
 		action == corev1.ContainerRestartRuleActionRestartAllContainers

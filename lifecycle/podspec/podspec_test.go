@@ -85,7 +85,7 @@ func TestContainers_InOrderAndByReference(t *testing.T) {
 	}
 	require.Equal(t, []string{"i1 true false", "i2 true true", "c1 false false", "c2 false false"}, got)
 
-	for stop := 1; stop <= 4; stop++ { // a caller may end the loop at any container
+	for stop := 1; stop <= 4; stop++ { // a caller may stop the iteration at any container
 		seen := 0
 		for c := range podspec.Containers(spec) {
 			c.Image = "seen"
@@ -132,7 +132,7 @@ func TestShouldRestart(t *testing.T) {
 		{"pod says Always", corev1.RestartPolicyAlways, nil, nil, [3]bool{true, true, true}},
 		{"pod says OnFailure", corev1.RestartPolicyOnFailure, nil, nil, [3]bool{false, true, true}},
 		{"pod says Never", corev1.RestartPolicyNever, nil, nil, [3]bool{}},
-		{"pod says nothing", "", nil, nil, [3]bool{true, true, true}},
+		{"pod has no policy", "", nil, nil, [3]bool{true, true, true}},
 		{"an unknown policy", "Sometimes", nil, nil, [3]bool{true, true, true}},
 		{"own Always beats Never", corev1.RestartPolicyNever, &always, nil, [3]bool{true, true, true}},
 		{"own OnFailure beats Never", corev1.RestartPolicyNever, &onFailure, nil, [3]bool{false, true, true}},
@@ -168,8 +168,8 @@ func TestContainerHash(t *testing.T) {
 	resized := c
 	resized.Resources = resources("cpu=1", "cpu=1")
 	resized.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU}}
-	require.Equal(t, podspec.ContainerHash(&c), podspec.ContainerHash(&resized), "resources change in place")
-	require.NotEmpty(t, resized.ResizePolicy, "the argument is not changed")
+	require.Equal(t, podspec.ContainerHash(&c), podspec.ContainerHash(&resized), "a change of resources must not change the hash, because resources change in place")
+	require.NotEmpty(t, resized.ResizePolicy, "the argument must not be modified")
 
 	for name, edit := range map[string]func(*corev1.Container){
 		"image":   func(c *corev1.Container) { c.Image = "a:2" },
@@ -248,11 +248,11 @@ func TestQOSClassOfThePodAsAWhole(t *testing.T) {
 	t.Parallel()
 	level, own := resources("", "cpu=1 memory=1Gi"), resources("cpu=1", "")
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Resources: &level, Containers: []corev1.Container{{Resources: own}}}}
-	require.Equal(t, corev1.PodQOSGuaranteed, podspec.QOSClass(pod), "the pod's resources stand in for the containers'")
+	require.Equal(t, corev1.PodQOSGuaranteed, podspec.QOSClass(pod), "the pod-level resources must replace the containers'")
 	pod.Spec.Resources = &corev1.ResourceRequirements{}
-	require.Equal(t, corev1.PodQOSBestEffort, podspec.QOSClass(pod), "an empty field, too")
+	require.Equal(t, corev1.PodQOSBestEffort, podspec.QOSClass(pod), "an empty field must not change the class")
 	pod.Status.QOSClass = corev1.PodQOSBurstable
-	require.Equal(t, corev1.PodQOSBurstable, podspec.QOSClass(pod), "the status wins")
+	require.Equal(t, corev1.PodQOSBurstable, podspec.QOSClass(pod), "the class in the status must have precedence")
 }
 
 // Computed by HashContainer of k8s.io/kubernetes v1.36.3.

@@ -23,7 +23,7 @@ func IsCritical(pod *corev1.Pod) bool {
 
 // CanPreempt reports whether preemptor may preempt victim. A critical pod may
 // preempt any pod that is not critical. In all other cases both pods must have
-// a priority, and that of preemptor must be higher. A critical pod without a
+// a priority, and preemptor's priority must be higher. A critical pod without a
 // priority, such as a static pod, is therefore never preempted.
 func CanPreempt(preemptor, victim *corev1.Pod) bool {
 	if IsCritical(preemptor) && !IsCritical(victim) {

@@ -10,7 +10,7 @@ import (
 // a class, QOSClass returns that class, because the class of a pod never
 // changes. Otherwise, for example for a static pod, QOSClass computes the class
 // from the spec: BestEffort if no container requests CPU or memory, Guaranteed
-// if every container has limits of both and its requests equal the limits, else
+// if every container has limits of CPU and memory that equal its requests, else
 // Burstable. A missing request defaults to the limit, as in the API server. If
 // the pod has pod-level resources (KEP-2837), only these count.
 func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {

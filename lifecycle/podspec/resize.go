@@ -16,8 +16,7 @@ func RestartsOnResize(c *corev1.Container, name corev1.ResourceName) bool {
 
 // QOSClassOfSpec returns the class that [QOSClass] computes from the spec, even
 // if the status has a class. The two classes differ if a resize changed the
-// resources in the spec to those of another class, which Kubernetes does not
-// allow.
+// class that follows from the spec. Kubernetes does not allow such a resize.
 func QOSClassOfSpec(pod *corev1.Pod) corev1.PodQOSClass {
 	return QOSClass(&corev1.Pod{Spec: pod.Spec})
 }

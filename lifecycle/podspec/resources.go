@@ -8,12 +8,13 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Requests returns the total requests of the pod, computed from its spec. They
-// are the sum for its containers and sidecars, or the maximum that its init
-// containers need if that is higher (KEP-753). Pod-level requests of CPU,
-// memory and huge pages replace these totals (KEP-2837). The overhead of the
-// pod's runtime class is added. A missing request defaults to the limit, as in
-// the API server. The caller owns the list.
+// Requests returns the total requests of the pod, computed from its spec. The
+// total of a resource is the sum over the pod's containers and sidecars, or the
+// maximum that its init containers need, whichever is higher (KEP-753).
+// Pod-level requests of CPU, memory and huge pages replace these totals
+// (KEP-2837). The overhead of the pod's runtime class is added. A missing
+// request defaults to the limit, as in the API server. The caller owns the
+// list.
 func Requests(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{})
 }
@@ -22,12 +23,60 @@ func Requests(pod *corev1.Pod) corev1.ResourceList {
 // [Requests], or the allocated or actual resources in its status if these are
 // higher (KEP-1287). While a pod shrinks in place, the larger amount counts
 // until the smaller amount is in effect. If a resize to a larger amount is
-// infeasible, the larger amount does not count.
+// infeasible, the larger amount does not count. The list may be part of pod and
+// must not be modified.
 func AllocatedResources(pod *corev1.Pod) corev1.ResourceList {
+	if statusIsLower(pod) {
+		s := &pod.Spec
+		if len(s.Containers) == 1 && len(s.InitContainers) == 0 && s.Resources == nil && s.Overhead == nil && !lacks(s.Containers[0].Resources) {
+			return s.Containers[0].Resources.Requests
+		}
+		return Requests(pod)
+	}
 	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
+}
+
+// statusIsLower reports whether no resource in the pod's status exceeds the
+// request in its spec, so that the spec decides what the pod occupies. This is
+// the usual case: no resize is in progress. statusIsLower allocates no memory,
+// because the admission of a pod adds up the resources of all other pods of the
+// node.
+func statusIsLower(pod *corev1.Pod) bool {
+	if pod.Status.Resources != nil || pod.Status.AllocatedResources != nil || resource.IsPodResizeInfeasible(pod) {
+		return false
+	}
+	for c := range Containers(&pod.Spec) {
+		if !noneExceeds(pod.Status.ContainerStatuses, c) || !noneExceeds(pod.Status.InitContainerStatuses, c) {
+			return false
+		}
+	}
+	return true
+}
+
+// noneExceeds reports whether no resource in the container's status exceeds the
+// request in its spec.
+func noneExceeds(all []corev1.ContainerStatus, c *corev1.Container) bool {
+	for i := range all {
+		s := &all[i]
+		if s.Name == c.Name && s.Resources != nil && (!within(s.Resources.Requests, c.Resources.Requests) || !within(s.AllocatedResources, c.Resources.Requests)) {
+			return false
+		}
+	}
+	return true
+}
+
+// within reports whether limit has each resource of list, with at least the
+// same amount.
+func within(list, limit corev1.ResourceList) bool {
+	for name, amount := range list {
+		if most, ok := limit[name]; !ok || amount.Cmp(most) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Limits returns the total limits of the pod, computed as in [Requests]. If a
@@ -39,9 +88,10 @@ func Limits(pod *corev1.Pod) corev1.ResourceList {
 
 // EnforceableLimits returns the limits of CPU and memory that can be enforced
 // for the pod as a whole, with its overhead: the pod-level limits, or the sum
-// of its containers' limits if every container has a limit. If a container has
-// no limit of a resource, the result has no limit of it either, because that
-// limit would also apply to the container.
+// of its containers' limits if every container has a limit. If the pod has no
+// limit of a resource and one of its containers has none either, the result has
+// no limit of this resource, because a limit of the pod would also apply to
+// this container.
 func EnforceableLimits(pod *corev1.Pod) corev1.ResourceList {
 	limits := corev1.ResourceList{}
 	all := Limits(pod)

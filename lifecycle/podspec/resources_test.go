@@ -1,11 +1,14 @@
 package podspec_test
 
 import (
+	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	helpers "k8s.io/component-helpers/resource"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
@@ -39,8 +42,7 @@ func requireList(t *testing.T, want, got corev1.ResourceList) {
 	}
 }
 
-// A long quantity is stored as a pointer, so adding to a copy of it would
-// change the pod.
+// A long quantity is stored as a pointer, so that adding to a copy would modify the pod.
 func TestRequests_DoNotModifyThePod(t *testing.T) {
 	t.Parallel()
 	const long = "1000000000000000000001m"
@@ -133,7 +135,7 @@ func TestRequestsOfAPod(t *testing.T) {
 			t.Parallel()
 			requireList(t, tt.want, podspec.Requests(pod))
 			requireList(t, tt.want, podspec.AllocatedResources(pod)) // the status has no other amounts
-			require.Equal(t, before, pod, "the pod was changed")
+			require.Equal(t, before, pod, "the pod must not be modified")
 		})
 	}
 }
@@ -196,16 +198,77 @@ func TestCanPreempt_CriticalPods(t *testing.T) {
 		preemptor, victim *corev1.Pod
 		want              bool
 	}{
-		{"critical takes the place of any other", cluster, plain, true},
-		{"static takes the place of any other", static, high, true},
-		{"an equal one does not give way", cluster, cluster, false},
-		{"node-critical before cluster-critical", node, cluster, true},
-		{"but not the other way round", cluster, node, false},
-		{"a critical one without priority does not give way", node, static, false},
-		{"nor does it take the place of one", static, node, false},
-		{"priority counts between others", high, prio(1), true},
-		{"but both must have one", high, plain, false},
+		{"a critical pod preempts a pod that is not critical", cluster, plain, true},
+		{"a static pod preempts a pod that is not critical", static, high, true},
+		{"a critical pod does not preempt a pod with the same priority", cluster, cluster, false},
+		{"a node-critical pod preempts a cluster-critical pod", node, cluster, true},
+		{"a cluster-critical pod does not preempt a node-critical pod", cluster, node, false},
+		{"a critical pod without a priority is not preempted", node, static, false},
+		{"a critical pod without a priority preempts no critical pod", static, node, false},
+		{"a pod with a higher priority preempts a pod with a lower priority", high, prio(1), true},
+		{"a pod without a priority is not preempted because of its priority", high, plain, false},
 	} {
 		require.Equal(t, tt.want, podspec.CanPreempt(tt.preemptor, tt.victim), tt.name)
 	}
+}
+
+// TestAllocatedResources_AgreesWithComponentHelpers compares random pods, with
+// and without resources in their status, with the general computation.
+func TestAllocatedResources_AgreesWithComponentHelpers(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	amounts := []string{"", "", "1", "2"}
+	some := func() corev1.ResourceList { return list(amounts[random.IntN(4)], amounts[random.IntN(4)]) }
+	for range 20_000 {
+		pod := &corev1.Pod{}
+		add := func(all *[]corev1.Container, statuses *[]corev1.ContainerStatus, n int) {
+			for i := range n {
+				c := corev1.Container{Name: strconv.Itoa(len(*all)), Resources: corev1.ResourceRequirements{Requests: some()}}
+				if i == 0 && random.IntN(2) == 0 {
+					c = sidecar(c)
+				}
+				*all = append(*all, c)
+				if random.IntN(2) == 0 {
+					continue
+				}
+				*statuses = append(*statuses, corev1.ContainerStatus{Name: c.Name, AllocatedResources: some(), Resources: &corev1.ResourceRequirements{Requests: some()}})
+			}
+		}
+		add(&pod.Spec.InitContainers, &pod.Status.InitContainerStatuses, random.IntN(8)/6)
+		for i := range pod.Spec.InitContainers {
+			pod.Spec.InitContainers[i].Name += "-init"
+		}
+		for i := range pod.Status.InitContainerStatuses {
+			pod.Status.InitContainerStatuses[i].Name += "-init"
+		}
+		add(&pod.Spec.Containers, &pod.Status.ContainerStatuses, 1+random.IntN(3)/2)
+		if random.IntN(8) == 0 {
+			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: some()}
+			pod.Status.Resources = &corev1.ResourceRequirements{Requests: some()}
+			pod.Status.AllocatedResources = some()
+		}
+		if random.IntN(8) == 0 {
+			pod.Spec.Overhead = some()
+		}
+		if random.IntN(8) == 0 {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
+		}
+		want := helpers.PodRequests(pod.DeepCopy(), helpers.PodResourcesOptions{
+			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		})
+		requireList(t, want, podspec.AllocatedResources(pod))
+	}
+}
+
+// The admission of a pod computes the resources of all other pods.
+func TestAllocatedResources_AllocatesNothingForTheUsualPod(t *testing.T) {
+	c := asks("1", "1Gi")
+	c.Name = "web"
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{c}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "web", AllocatedResources: list("1", "1Gi"), Resources: &corev1.ResourceRequirements{Requests: list("1", "1Gi")},
+		}}},
+	}
+	require.Zero(t, testing.AllocsPerRun(100, func() { podspec.AllocatedResources(pod) }))
 }

@@ -29,20 +29,20 @@ func TestRestartsAll(t *testing.T) {
 	}{
 		{"no rules", never, nil, false},
 		{"a rule that matches", never, []corev1.ContainerRestartRule{rule(all, in, 1, 42)}, true},
-		{"one for other codes", never, []corev1.ContainerRestartRule{rule(all, in, 1)}, false},
-		{"one for all other codes", never, []corev1.ContainerRestartRule{rule(all, not, 1)}, true},
-		{"no policy of its own", nil, []corev1.ContainerRestartRule{rule(all, in, 42)}, false},
+		{"a rule for other exit codes", never, []corev1.ContainerRestartRule{rule(all, in, 1)}, false},
+		{"a rule for all other exit codes", never, []corev1.ContainerRestartRule{rule(all, not, 1)}, true},
+		{"rules without a container restart policy", nil, []corev1.ContainerRestartRule{rule(all, in, 42)}, false},
 		{"a sidecar", new(corev1.ContainerRestartPolicyAlways), []corev1.ContainerRestartRule{rule(all, in, 42)}, true},
-		{"a rule for itself alone", never, []corev1.ContainerRestartRule{rule(one, in, 42)}, false},
-		{"that one first", never, []corev1.ContainerRestartRule{rule(one, in, 42), rule(all, in, 42)}, false},
-		{"that one last", never, []corev1.ContainerRestartRule{rule(one, in, 1), rule(all, in, 42), rule(one, in, 42)}, true},
+		{"a rule that restarts only the container", never, []corev1.ContainerRestartRule{rule(one, in, 42)}, false},
+		{"a rule for the container, then a rule for all containers", never, []corev1.ContainerRestartRule{rule(one, in, 42), rule(all, in, 42)}, false},
+		{"a rule for all containers, then a rule for the container", never, []corev1.ContainerRestartRule{rule(one, in, 1), rule(all, in, 42), rule(one, in, 42)}, true},
 		{"without exit codes", never, []corev1.ContainerRestartRule{{Action: all}}, false},
 		{"an unknown action is no rule", never, []corev1.ContainerRestartRule{rule("Explode", in, 42), rule(all, in, 42)}, true},
 	} {
 		c := &corev1.Container{RestartPolicy: tt.policy, RestartPolicyRules: tt.rules}
 		require.Equal(t, tt.want, podspec.RestartsAll(c, 42), tt.name)
 		if tt.want {
-			require.True(t, podspec.ShouldRestart(&corev1.Pod{}, c, 42), "%s: it is restarted itself", tt.name)
+			require.True(t, podspec.ShouldRestart(&corev1.Pod{}, c, 42), "%s: the container itself must be restarted", tt.name)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestEphemeral_SharesMemory(t *testing.T) {
 	c := podspec.Ephemeral(e)
 	require.Equal(t, "debug", c.Name)
 	c.Image = "other"
-	require.Equal(t, "other", e.Image, "it is the same one")
+	require.Equal(t, "other", e.Image, "the ephemeral container must be returned as a container")
 }
 
 func TestRestartsOnResize(t *testing.T) {
@@ -64,7 +64,7 @@ func TestRestartsOnResize(t *testing.T) {
 	}}
 	require.True(t, podspec.RestartsOnResize(c, corev1.ResourceMemory))
 	require.False(t, podspec.RestartsOnResize(c, corev1.ResourceCPU))
-	require.False(t, podspec.RestartsOnResize(&corev1.Container{}, corev1.ResourceMemory), "not required is the default")
+	require.False(t, podspec.RestartsOnResize(&corev1.Container{}, corev1.ResourceMemory), "the default must be NotRequired")
 }
 
 func TestQOSClassOfSpecDoesNotAskTheStatus(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// cleanup is one round of an agent's housekeeping: SyncKnownPods, the creation
-// of desired pods that are unknown, and KillOrphans. It returns the known pods,
-// and clears the log of Syncer calls.
+// cleanup is one pass of an agent's housekeeping: SyncKnownPods, the creation of desired pods
+// that are unknown, and KillOrphans. It returns the known pods, and clears the log of Syncer
+// calls.
 func (b *bed) cleanup(want ...*corev1.Pod) map[types.UID]podworker.Known {
 	b.sync.log()
 	known := b.SyncKnownPods(desired(want...))
@@ -47,13 +47,13 @@ func TestCleanups(t *testing.T) {
 	pod, stopped := newPod("a"), errors.New("cannot stop")
 	waiting := func(uid types.UID) *corev1.Pod { return newPod(uid, static("web")) }
 	for name, f := range map[string]func(*bed){
-		"a running pod that nobody knows is killed": func(b *bed) {
+		"an unknown running pod is killed": func(b *bed) {
 			b.runs("a")
 			b.cleanup()
 			require.Equal(t, []string{"runtime a"}, b.sync.log())
 			require.Equal(t, time.Second, b.sync.last().Grace)
 		},
-		"one that could not be killed is tried again": func(b *bed) {
+		"an unknown pod that could not be killed is killed again": func(b *bed) {
 			b.runs("a")
 			b.sync.fail("runtime", stopped)
 			b.cleanup()
@@ -92,7 +92,7 @@ func TestCleanups(t *testing.T) {
 			b.cleanup()
 			require.Equal(t, []string{"terminating a", "terminated a"}, b.sync.log())
 		},
-		"a desired pod that nobody knows begins, and runs on": func(b *bed) {
+		"an unknown desired pod that runs is synced": func(b *bed) {
 			b.runs("a")
 			b.cleanup(pod)
 			require.Equal(t, []string{"sync a"}, b.sync.log())
@@ -112,21 +112,21 @@ func TestCleanups(t *testing.T) {
 			require.NotContains(t, b.cleanup(waiting("a")), types.UID("b"))
 			require.Empty(t, b.sync.log())
 		},
-		"one that never started and was killed is forgotten": func(b *bed) {
+		"a static pod that was killed before it started is forgotten": func(b *bed) {
 			b.update(podworker.Create, waiting("a"))
 			b.update(podworker.Create, waiting("b"))
 			b.update(podworker.Kill, waiting("b"))
 			require.NotContains(t, b.cleanup(waiting("a")), types.UID("b"))
 			require.Empty(t, b.sync.log())
 		},
-		"one that never started and runs is killed": func(b *bed) {
+		"a static pod that never started, but runs, is killed": func(b *bed) {
 			b.update(podworker.Create, waiting("a"))
 			b.update(podworker.Create, waiting("b"))
 			b.runs("b")
 			b.cleanup(waiting("a"))
 			require.Equal(t, []string{"runtime b"}, b.sync.log())
 		},
-		"a pod that came back under its UID begins when it has ended": func(b *bed) {
+		"a pod that was created again under its UID starts when the previous pod has ended": func(b *bed) {
 			b.sync.hang("terminating")
 			b.update(podworker.Create, pod)
 			b.update(podworker.Kill, pod)
@@ -137,7 +137,7 @@ func TestCleanups(t *testing.T) {
 			b.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod, Kill: podworker.KillOptions{Grace: new(time.Second)}})
 			synctest.Wait()
 			require.NotContains(t, b.cleanup(pod), pod.UID)
-			require.Equal(t, []string{"sync a"}, b.sync.log(), "in the same round")
+			require.Equal(t, []string{"sync a"}, b.sync.log(), "the pod must be created again in the same pass")
 		},
 		"a finished pod that a late list shows running is left alone": func(b *bed) {
 			b.update(podworker.Create, pod)
@@ -162,8 +162,8 @@ func TestKillOrphans_NothingBeforeTheFirstSyncKnownPods(t *testing.T) {
 	})
 }
 
-// SyncKnownPods forgets pods that have finished or never started, if they are
-// not desired or were created again.
+// SyncKnownPods forgets pods that have finished or never started, if they are not desired or
+// were created again.
 func TestForgetRules(t *testing.T) {
 	hold := func(b *bed, call string, p *corev1.Pod) {
 		b.sync.fail(call, errors.New("no"))
@@ -218,8 +218,8 @@ func TestForgetRules(t *testing.T) {
 	}
 }
 
-// A pod that is created and updated in a burst gets its last update, whatever
-// other pods do.
+// A pod that is created and updated in a burst receives its last update, for any activity of
+// other pods.
 func TestUpdatePod_TwentyPodsGetTheirLastUpdate(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		runs, last := map[types.UID]int{}, map[types.UID]int64{}

@@ -56,7 +56,7 @@ type effects struct {
 
 // applyUpdate applies an update, by the kubelet's rules: a pod that must end
 // cannot be revived, a terminating pod is not created again under the same UID
-// before it was forgotten, and updates after the end have no effect.
+// before it was forgotten, and updates of a pod that has ended have no effect.
 func applyUpdate(s state, u Update, w chan<- error, f facts) (state, effects) {
 	if reason := malformed(u); reason != "" {
 		return s, effects{ignored: reason, report: waiterList(w)}
@@ -74,7 +74,7 @@ func applyUpdate(s state, u Update, w chan<- error, f facts) (state, effects) {
 	}
 	if f.known && s.phase >= Terminating && u.Type == Create {
 		s.restart = true
-		return s, effects{ignored: "the pod is terminating; it can start again after it was cleaned up", report: waiterList(w)}
+		return s, effects{ignored: "the pod is terminating; it can be created again after its cleanup", report: waiterList(w)}
 	}
 	if s.phase == Finished || s.phase == Terminated && runtimeOnly {
 		return s, effects{ignored: "the pod has ended", report: waiterList(w)}
@@ -148,10 +148,10 @@ const minGrace = time.Second
 
 // grace returns the grace period of the pod. The argument before is the
 // previous grace period, or zero. The result is the shortest of before, the
-// pod's deletion grace period and the override, as far as they are set. If none
-// of them is set, the result is the spec's grace period, or 30 s, the API
-// server's default, if the spec has no grace period. The result is in whole
-// seconds, at least one, as in the kubelet.
+// pod's deletion grace period and the override that are set. If none of them is
+// set, the result is the spec's grace period, or 30 s, the API server's
+// default, if the spec has no grace period. The result is in whole seconds, at
+// least one, as in the kubelet.
 func grace(before time.Duration, pod *corev1.Pod, override *time.Duration) time.Duration {
 	g, decided := before, before != 0
 	lower := func(d time.Duration) {

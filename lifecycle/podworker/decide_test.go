@@ -70,25 +70,25 @@ func TestApplyUpdate(t *testing.T) {
 		{"a new pod that ended and runs", state{}, Update{Type: Create, Pod: failed}, facts{runs: true}, "terminating wanted waits cancel 30s"},
 		{"a new pod from the runtime", state{}, onlyRuntime, facts{}, "terminating wanted deleted inRuntime waits cancel 1s"},
 		{"a pod from the runtime that is to sync", state{}, Update{Type: Sync, Running: seen}, facts{}, "sync report ignored"},
-		{"sync of a pod that nobody has created", state{}, Update{Type: Sync, Pod: pod}, facts{}, "sync report ignored"},
-		{"change of a pod that nobody has created", state{}, Update{Type: Change, Pod: pod}, facts{}, "sync wanted report"},
+		{"sync of an unknown pod", state{}, Update{Type: Sync, Pod: pod}, facts{}, "sync report ignored"},
+		{"change of an unknown pod", state{}, Update{Type: Change, Pod: pod}, facts{}, "sync wanted report"},
 		{"kill", syncing, killed, known, "terminating wanted waits cancel 30s"},
 		{"evict", syncing, kill(KillOptions{Evict: true}), known, "terminating wanted evicted waits cancel 30s"},
 		{"the runtime's view of a known pod", syncing, onlyRuntime, known, "terminating wanted deleted inRuntime waits cancel 30s"},
 		{"create again", syncing, create, known, "sync wanted report"},
-		{"create while it ends", ending, create, known, "terminating stopping restart report ignored 10s"},
-		{"create after its end", finished, create, known, "finished stopping restart report ignored"},
-		{"sync while it ends", ending, Update{Type: Sync, Pod: pod}, known, "terminating wanted stopping waits 10s"},
+		{"create while the pod terminates", ending, create, known, "terminating stopping restart report ignored 10s"},
+		{"create after the pod has finished", finished, create, known, "finished stopping restart report ignored"},
+		{"sync while the pod terminates", ending, Update{Type: Sync, Pod: pod}, known, "terminating wanted stopping waits 10s"},
 		{"kill with the same grace", ending, kill(KillOptions{Grace: new(10 * time.Second)}), known, "terminating wanted stopping waits 10s"},
 		{"kill with a longer grace", ending, kill(KillOptions{Grace: new(time.Minute)}), known, "terminating wanted stopping waits 10s"},
 		{"kill with a shorter grace", ending, kill(KillOptions{Grace: new(2 * time.Second)}), known, "terminating wanted stopping waits cancel 2s"},
-		{"a shorter grace that is no kill's", ending, Update{Type: Change, Pod: pod, Kill: KillOptions{Grace: new(time.Second)}}, known, "terminating wanted stopping waits 10s"},
+		{"a shorter grace period without a kill", ending, Update{Type: Change, Pod: pod, Kill: KillOptions{Grace: new(time.Second)}}, known, "terminating wanted stopping waits 10s"},
 		{"kill when nothing runs", ended, killed, known, "terminated wanted stopping report 1s"},
 		{"the runtime's view when nothing runs", ended, onlyRuntime, known, "terminated stopping inRuntime report ignored 1s"},
 		{"kill after the end", finished, killed, known, "finished stopping report ignored"},
-		{"kill in line", state{pod: pod}, killed, facts{known: true, waits: true}, "finished stopping cancel report 30s"},
-		{"evict in line", state{pod: pod}, kill(KillOptions{Evict: true, StatusFn: func(*corev1.PodStatus) {}}), facts{known: true, waits: true}, "terminating wanted evicted waits cancel 30s"},
-		{"kill in line, but it runs", state{pod: pod}, killed, facts{known: true, waits: true, runs: true}, "terminating wanted inRuntime waits cancel 30s"},
+		{"kill while the pod waits for another", state{pod: pod}, killed, facts{known: true, waits: true}, "finished stopping cancel report 30s"},
+		{"evict while the pod waits for another", state{pod: pod}, kill(KillOptions{Evict: true, StatusFn: func(*corev1.PodStatus) {}}), facts{known: true, waits: true}, "terminating wanted evicted waits cancel 30s"},
+		{"kill while the pod waits for another, but runs", state{pod: pod}, killed, facts{known: true, waits: true, runs: true}, "terminating wanted inRuntime waits cancel 30s"},
 		{"kill behind another after a start", syncing, killed, facts{known: true, waits: true}, "terminating wanted waits cancel 30s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestApplyUpdate(t *testing.T) {
 			done := make(chan error, 1)
 			got, e := applyUpdate(tt.before, tt.update, done, tt.facts)
 			require.Equal(t, tt.want, describe(got, e))
-			require.Equal(t, 1, len(got.waiters)+len(e.report), "who waits is kept or told, never both, never neither")
+			require.Equal(t, 1, len(got.waiters)+len(e.report), "a waiter must be either kept or notified")
 			require.GreaterOrEqual(t, got.phase, tt.before.phase)
 		})
 	}

@@ -7,8 +7,9 @@
 // one call at a time: when the pod is new or has changed, when its containers
 // have changed, when a failed sync is repeated, and otherwise 60 to 90 s after
 // the last sync. Such a call is a sync; its argument is a [SyncRequest]. A pod
-// has one of four phases. It may skip a phase, but never goes back to an
-// earlier phase:
+// is known while it has a record, and forgotten when its record was deleted. It
+// is desired while a source of pods lists it. A known pod is in one of four
+// phases. It may skip a phase, but never goes back to an earlier phase:
 //
 //	Syncing → Terminating → Terminated → Finished → forgotten
 //
@@ -17,8 +18,8 @@
 // or when it is not desired any more. It becomes Terminated when the Syncer
 // reports that nothing of it runs, and Finished when the Syncer has released
 // its resources. A finished pod stays known until [Workers.SyncKnownPods] finds
-// that it is not desired, or that it was created again under the same UID. Then
-// it is forgotten and can be created again.
+// that it is not desired, or that it was created again under the same UID.
+// SyncKnownPods then forgets the pod, and the pod can be created again.
 //
 // Two static pods with the same full name never run at the same time: the later
 // pod waits until the earlier pod has finished. A pod that only the runtime
@@ -26,8 +27,8 @@
 // runtime's list.
 //
 // Every sync gets a status of the pod that is newer than the end of the pod's
-// previous sync, so that it does not repeat the actions of the previous sync.
-// If a Syncer has refreshed the cache after its last change, it calls
+// previous sync, so that the sync does not repeat the actions of the previous
+// sync. If a Syncer has refreshed the cache after its last change, it calls
 // [SyncRequest.Refreshed], and the next sync need not wait for a newer status.
 // A pod that is created with the UID of a forgotten pod does not get the status
 // of the forgotten pod. If the clock does not advance, as in a testing/synctest
@@ -41,9 +42,9 @@
 //
 // # What you supply
 //
-// A [Syncer] that does the work (lifecycle/podrunner has a Syncer for CRI), a
-// [Cache] of the runtime's state (podcache), and the updates of pods.
-// [Config.AfterSync] should request a new status from the runtime. For
+// You supply a [Syncer] that does the work (lifecycle/podrunner has a Syncer
+// for CRI), a [Cache] of the runtime's state (podcache), and the updates of
+// pods. [Config.AfterSync] should request a new status from the runtime. For
 // shutdowns: an [Inhibitor], if the machine can delay its shutdown, and
 // functions that wait for volumes and write out statuses.
 //

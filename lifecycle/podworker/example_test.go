@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// printer prints what it would do.
+// printer is a Syncer that prints its actions.
 type printer struct{ synced chan struct{} }
 
 func (p printer) SyncPod(_ context.Context, req podworker.SyncRequest) (bool, error) {

@@ -24,8 +24,7 @@ var _ podworker.Cache = (*podcache.Cache)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// syncer records its calls and runs the functions in on, by the name of the
-// call.
+// syncer records its calls and runs the functions in on, by the name of the call.
 type syncer struct {
 	mu    sync.Mutex
 	calls []string
@@ -79,7 +78,7 @@ func (s *syncer) fail(name string, err error) {
 	s.set(name, func(context.Context, podworker.SyncRequest) (bool, error) { return false, err })
 }
 
-// hang makes the named calls last until their ctx is done.
+// hang makes the named calls block until their ctx is done.
 func (s *syncer) hang(name string) {
 	s.set(name, func(ctx context.Context, _ podworker.SyncRequest) (bool, error) {
 		<-ctx.Done()
@@ -102,12 +101,12 @@ func (s *syncer) last() podworker.SyncRequest {
 	return s.turns[len(s.turns)-1]
 }
 
-// instant is a cache in which everything is always fresh, unless it hangs.
+// instant is a cache whose entries are always fresh, unless it hangs.
 type instant struct {
 	mu    sync.Mutex
 	pods  map[types.UID]*podcache.Status
 	hangs bool
-	// unasked means that the runtime was not queried about any pod yet.
+	// unasked is set if the runtime state of all pods is unknown.
 	unasked bool
 	err     error
 	asked   []time.Time
@@ -184,7 +183,7 @@ func phase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
 
-// bed is Workers in a bubble with fakes for everything they use.
+// bed is Workers in a bubble with fakes of all collaborators.
 type bed struct {
 	*podworker.Workers
 	t       *testing.T
@@ -275,14 +274,14 @@ func (b *bed) moves() []string {
 	return moved
 }
 
-// requireKilled asserts that a kill has returned.
+// requireKilled requires that a kill has returned.
 func requireKilled(t *testing.T, done <-chan error) {
 	t.Helper()
 	select {
 	case err := <-done:
 		require.NoError(t, err)
 	default:
-		require.Fail(t, "the kill has not reported")
+		require.Fail(t, "the kill has not returned")
 	}
 }
 
@@ -290,7 +289,7 @@ func requireUnreported(t *testing.T, done <-chan error) {
 	t.Helper()
 	select {
 	case err := <-done:
-		require.Fail(t, "the kill has reported", "%v", err)
+		require.Fail(t, "the kill has returned", "%v", err)
 	default:
 	}
 }

@@ -47,8 +47,8 @@ func TestSync_LeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-// Pods are terminated concurrently: all of them in the time that the runtime
-// needs for one.
+// Pods are terminated concurrently: the termination of all pods lasts as long as the runtime
+// needs for one pod.
 func TestKillPod_HundredPodsConcurrently(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		const stop = 200 * time.Millisecond
@@ -71,7 +71,7 @@ func TestKillPod_HundredPodsConcurrently(t *testing.T) {
 	})
 }
 
-// Goroutines that a Syncer has started on a sync's ctx end with the sync.
+// Goroutines that a Syncer has started with a sync's ctx end with the sync.
 func TestSync_ContextEndsWithTheSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var left context.Context

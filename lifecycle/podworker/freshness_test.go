@@ -26,8 +26,8 @@ func TestSync_NeedsAStatusNewerThanTheLastSync(t *testing.T) {
 	})
 }
 
-// In a bubble a sync and the relist before it may have the same time. The next
-// sync must not use that relist and do the same again.
+// In a bubble, a sync and the previous relist may have the same time. The next sync must not
+// use that relist, because it would repeat the same actions.
 func TestFreshness_ClockThatStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []int
@@ -59,7 +59,7 @@ func TestFreshness_ClockThatStandsStill(t *testing.T) {
 	})
 }
 
-// Containers of an earlier pod with the same UID must not count as this pod's.
+// Containers of an earlier pod with the same UID must not count as containers of the new pod.
 func TestSync_NewPodWithSameUIDSeesTheEndOfThePrevious(t *testing.T) {
 	for name, first := range map[string]podworker.Update{
 		"a pod":                      {Type: podworker.Kill, Pod: newPod("a")},
@@ -88,7 +88,7 @@ func TestSync_CacheErrorFailsTheSync(t *testing.T) {
 		b.cache.set(func(c *instant) { c.err = errors.New("cannot inspect") })
 		b.update(podworker.Create, newPod("a"))
 		require.Empty(t, b.sync.log())
-		require.EqualError(t, b.turns[0].Err, "cannot inspect")
+		require.EqualError(t, b.turns[0].Err, "read the state of the pod in the runtime: cannot inspect")
 		b.cache.set(func(c *instant) { c.err = nil })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -96,13 +96,13 @@ func TestSync_CacheErrorFailsTheSync(t *testing.T) {
 	})
 }
 
-// R12: a pod must be killed even if the runtime does not respond.
+// A pod must be killed even if the runtime does not respond.
 func TestKillPod_CacheIsNeverFresh(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.cache.set(func(c *instant) { c.hangs = true; c.pods["a"] = running("a") })
 		b.update(podworker.Create, newPod("a"))
 		time.Sleep(time.Hour)
-		require.Empty(t, b.sync.log(), "nothing starts from an old status")
+		require.Empty(t, b.sync.log(), "no container must start from an outdated status")
 		killed := b.kill(newPod("a"), podworker.KillOptions{})
 		requireUnreported(t, killed)
 		time.Sleep(5 * time.Second)
@@ -111,7 +111,7 @@ func TestKillPod_CacheIsNeverFresh(t *testing.T) {
 		require.Equal(t, []string{"terminating a"}, b.sync.log())
 		require.True(t, b.sync.last().Status.Stale)
 		require.Len(t, b.sync.last().Status.Containers, 1)
-		require.False(t, b.cache.pods["a"].Stale, "the shared status is not written to")
+		require.False(t, b.cache.pods["a"].Stale, "the shared status must not be modified")
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"terminated a"}, b.sync.log())

@@ -60,7 +60,7 @@ func holdOne(ctx context.Context, in Inhibitor, need time.Duration, shutDown fun
 	release = sync.OnceFunc(release)
 	defer release()
 	if allowed <= 0 && need > 0 {
-		return fmt.Errorf("inhibit the shutdown of the machine: the machine does not wait, but %v are needed", need)
+		return fmt.Errorf("inhibit the shutdown of the machine: the machine allows no delay of its shutdown, but %v are needed", need)
 	}
 	if err := in.AwaitShutdown(ctx); err != nil {
 		return fmt.Errorf("wait for a shutdown of the machine: %w", err)

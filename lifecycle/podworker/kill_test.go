@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// The sync after a cancelled sync needs a status that is newer than the end of
-// the cancelled sync. It must not wait for the next regular relist.
+// The sync after a cancelled sync needs a status that is newer than the end of the cancelled
+// sync. The sync must not wait for the next regular relist.
 func TestAfterSync_CalledAfterACancelledSync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("sync")
@@ -29,7 +29,7 @@ func TestAfterSync_CalledAfterACancelledSync(t *testing.T) {
 	})
 }
 
-// R10: the kubelet's killPodNow waits 10 s for a pod that has finished.
+// The kubelet's killPodNow waits 10 s for a pod that has finished.
 func TestKillPod_FinishedPodReportsAtOnce(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
@@ -57,7 +57,7 @@ func TestKillPod_TerminatedPodReportsAtOnce(t *testing.T) {
 func TestKillPod_UnknownPod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		requireKilled(t, b.kill(newPod("early"), podworker.KillOptions{}))
-		require.Equal(t, []string{"terminating early", "terminated early"}, b.sync.log(), "nobody has said yet what is desired")
+		require.Equal(t, []string{"terminating early", "terminated early"}, b.sync.log(), "a pod must be terminated although the desired pods are unknown")
 
 		b.SyncKnownPods(desired())
 		requireKilled(t, b.kill(newPod("nowhere"), podworker.KillOptions{}))
@@ -69,8 +69,7 @@ func TestKillPod_UnknownPod(t *testing.T) {
 	})
 }
 
-// R11: in the kubelet, KillPod of a static pod that never started is not
-// notified.
+// In the kubelet, KillPod of a static pod that never started never returns success.
 func TestKillPod_StaticPodThatNeverStarted(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a", static("web")))
@@ -83,11 +82,11 @@ func TestKillPod_StaticPodThatNeverStarted(t *testing.T) {
 		synctest.Wait()
 		b.SyncKnownPods(desired())
 		pods, lines, due := b.Pods()
-		require.Zero(t, pods+lines+due, "a place in line is left")
+		require.Zero(t, pods+lines+due, "an entry of the static pod queue was left")
 	})
 }
 
-// The eviction must be in its status, which only a sync can set.
+// The status must contain the eviction, which only a sync can set.
 func TestEviction_OfAStaticPodThatNeverStarted(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a", static("web")))
@@ -102,7 +101,7 @@ func TestEviction_OfAStaticPodThatNeverStarted(t *testing.T) {
 		require.True(t, b.ShouldPodBeFinished("b"))
 		b.update(podworker.Kill, newPod("a", static("web")))
 		_, lines, _ := b.Pods()
-		require.Zero(t, lines, "a place in line is left")
+		require.Zero(t, lines, "an entry of the static pod queue was left")
 	})
 }
 
@@ -120,7 +119,7 @@ func TestKillPod_PodForgottenBeforeItsFirstSync(t *testing.T) {
 	})
 }
 
-// SyncKnownPods before the first sync must not report a running pod as ended.
+// SyncKnownPods before the first sync must not report a running pod as terminated.
 func TestKillPod_RunningPodIsNotForgottenBeforeTheSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -145,12 +144,12 @@ func TestKillPod_ErrorHasTheLastFailure(t *testing.T) {
 		err := b.KillPod(ctx, newPod("a"), podworker.KillOptions{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.EqualError(t, err, "kill pod ns/a: context deadline exceeded; the last attempt failed: shim is stuck")
-		require.Len(t, b.sync.log(), 4, "a sync, and three attempts 10 s apart")
+		require.Len(t, b.sync.log(), 4, "one sync, and three attempts with an interval of 10 s")
 
 		b.sync.set("terminating", nil)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		require.True(t, b.ShouldPodBeFinished("a"), "it ends although nobody waits for it any more")
+		require.True(t, b.ShouldPodBeFinished("a"), "the pod must terminate although no caller waits")
 	})
 }
 
@@ -185,7 +184,7 @@ func TestKillPod_WhileRunIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		early := b.kill(newPod("a"), podworker.KillOptions{})
-		requireUnreported(t, early) // it waits for Run
+		requireUnreported(t, early) // the kill waits for Run
 		b.run()
 		requireKilled(t, early)
 
@@ -198,7 +197,7 @@ func TestKillPod_WhileRunIsStopped(t *testing.T) {
 
 		b.sync.set("terminating", nil)
 		b.sync.log()
-		b.run() // both end now, as they were told
+		b.run() // both pods terminate now
 		require.ElementsMatch(t, []string{"terminating b", "terminated b", "terminating c", "terminated c"}, b.sync.log())
 		b.stop()
 	})
@@ -219,7 +218,7 @@ func TestRun_CancelsItsSyncsAndTheNextRunContinues(t *testing.T) {
 		require.Equal(t, []string{"sync a"}, b.sync.log())
 		b.stop()
 		b.update(podworker.Create, newPod("b"))
-		require.Empty(t, b.sync.log(), "nothing works while nothing runs")
+		require.Empty(t, b.sync.log(), "before Run, no sync must start")
 		b.sync.set("sync", nil)
 		b.run()
 		require.ElementsMatch(t, []string{"sync a", "sync b"}, b.sync.log())
@@ -236,15 +235,15 @@ func TestStaticQueue_OneAfterTheOther(t *testing.T) {
 		b.update(podworker.Create, newPod("other", static("db")))
 		require.Equal(t, []string{"sync a", "sync other"}, b.sync.log())
 		b.update(podworker.Change, newPod("c", static("web")))
-		require.Empty(t, b.sync.log(), "an update does not jump the line")
+		require.Empty(t, b.sync.log(), "an update must not change the order of the queue")
 
-		b.update(podworker.Kill, newPod("b", static("web"))) // out of the middle
+		b.update(podworker.Kill, newPod("b", static("web"))) // removes an entry from the middle of the queue
 		b.sync.hang("terminating")
 		b.update(podworker.Kill, newPod("a", static("web")))
 		require.True(t, b.IsPodForMirrorPodTerminatingByFullName("web_ns"))
 		require.False(t, b.IsPodForMirrorPodTerminatingByFullName("db_ns"))
 		require.False(t, b.IsPodForMirrorPodTerminatingByFullName("nobody_ns"))
-		require.Equal(t, []string{"terminating a"}, b.sync.log(), "nobody starts while it ends")
+		require.Equal(t, []string{"terminating a"}, b.sync.log(), "no other pod must start during the termination")
 
 		b.sync.set("terminating", nil)
 		b.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: newPod("a", static("web")), Kill: podworker.KillOptions{Grace: new(time.Second)}})
@@ -270,8 +269,8 @@ func removeAll(list []string, drop ...string) []string {
 	return kept
 }
 
-// A static pod that is already terminating when this agent starts makes its
-// successor wait like any other.
+// A static pod that is already terminating when this agent starts delays its successor like
+// any other pod.
 func TestStaticQueue_PodThatTerminatesFromTheStart(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		release := make(chan struct{})
@@ -290,7 +289,7 @@ func TestStaticQueue_PodThatTerminatesFromTheStart(t *testing.T) {
 
 func TestStaticQueue_WaitingPodThatRunsIsStopped(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.cache.set(func(c *instant) { c.pods["b"] = running("b") }) // from before a restart of the agent
+		b.cache.set(func(c *instant) { c.pods["b"] = running("b") }) // the pod has been running since before the agent's restart
 		b.update(podworker.Create, newPod("a", static("web")))
 		b.update(podworker.Create, newPod("b", static("web")))
 		requireKilled(t, b.kill(newPod("b", static("web")), podworker.KillOptions{}))
@@ -298,8 +297,8 @@ func TestStaticQueue_WaitingPodThatRunsIsStopped(t *testing.T) {
 	})
 }
 
-// A restarted agent may learn that a pod has ended before it has queried the
-// runtime, in which the pod still runs.
+// A restarted agent may learn that a pod has a terminal phase before it has inspected the
+// runtime, in which the pod is still running.
 func TestTerminalPod_MayRunBeforeTheRuntimeIsAsked(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.cache.set(func(c *instant) {

@@ -33,7 +33,8 @@ type Known struct {
 // desired, because the list may be older than the pod. Callers of SyncKnownPods
 // and of UpdatePod therefore need no common lock. But the updates of one pod
 // must be in the order of its specs. If the list is older than the removal of a
-// pod, the pod only stays known until the next call of SyncKnownPods.
+// pod, the only effect is that the pod stays known until the next call of
+// SyncKnownPods.
 //
 // The result is shared between calls until something changes, and must not be
 // modified.
@@ -145,9 +146,9 @@ func (w *Workers) forget(p *worker) {
 }
 
 // Forget deletes a pod that has finished, so that it can be created again under
-// the same UID. It reports whether the pod is unknown after the call. It is for
-// callers that decide for single pods; [Workers.SyncKnownPods] forgets all
-// finished pods that are not desired.
+// the same UID. It reports whether the pod is unknown after the call. Forget is
+// for callers that decide about a single pod; [Workers.SyncKnownPods] forgets
+// all finished pods that are not desired.
 func (w *Workers) Forget(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -31,12 +31,12 @@ func TestQueries(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		const y, n = true, false
 		// known terminated, could run, finished, requested, terminating, runtime gone, content gone
-		require.Equal(t, [7]bool{n, y, n, n, n, n, n}, b.answers("a"), "unknown, before the first sweep")
+		require.Equal(t, [7]bool{n, y, n, n, n, n, n}, b.answers("a"), "unknown pod, before the first SyncKnownPods")
 		pod := newPod("a")
 		b.update(podworker.Create, pod)
 		require.Equal(t, [7]bool{n, y, n, n, n, n, n}, b.answers("a"), "syncing")
 		b.SyncKnownPods(desired(pod))
-		require.Equal(t, [7]bool{n, n, y, n, y, y, y}, b.answers("nobody"), "unknown, after the first sweep")
+		require.Equal(t, [7]bool{n, n, y, n, y, y, y}, b.answers("nobody"), "unknown pod, after the first SyncKnownPods")
 
 		b.sync.fail("terminating", errors.New("no"))
 		b.sync.fail("terminated", errors.New("no"))
@@ -44,7 +44,7 @@ func TestQueries(t *testing.T) {
 		b.sync.set("sync", func(context.Context, podworker.SyncRequest) (bool, error) { <-gate; return false, nil })
 		b.update(podworker.Sync, pod)
 		b.update(podworker.Kill, pod)
-		require.Equal(t, [7]bool{n, y, n, y, n, n, n}, b.answers("a"), "asked to end, but its worker has not seen it")
+		require.Equal(t, [7]bool{n, y, n, y, n, n, n}, b.answers("a"), "termination requested, but not yet handled by the worker")
 		close(gate)
 		synctest.Wait()
 		require.Equal(t, [7]bool{n, y, n, y, y, n, n}, b.answers("a"), "terminating")
@@ -59,8 +59,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// An event of PLEG may reach the workers before the pod's Create. If it started
-// the pod, the Create could arrive after the pod's end and start it again.
+// A PLEG event may reach the workers before the pod's Create. If the event started the pod,
+// the Create could arrive after the pod's end and start it again.
 func TestUpdatePod_SyncOfAnUnknownPodIsIgnored(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
@@ -71,7 +71,7 @@ func TestUpdatePod_SyncOfAnUnknownPodIsIgnored(t *testing.T) {
 
 		b.update(podworker.Create, pod)
 		require.Equal(t, []string{"sync a", "terminating a", "terminated a"}, b.sync.log())
-		require.Contains(t, b.SyncKnownPods(desired(pod)), pod.UID, "it has ended once and for all")
+		require.Contains(t, b.SyncKnownPods(desired(pod)), pod.UID, "the pod must stay terminated")
 		require.Empty(t, b.restarted)
 	})
 }
@@ -101,7 +101,7 @@ func TestSyncKnownPods_TerminatesOrphansAndForgetsFinishedOnes(t *testing.T) {
 		require.Equal(t, 30*time.Second, b.sync.last().Grace)
 		b.SyncKnownPods(desired(c))
 		synctest.Wait()
-		require.Equal(t, []string{"terminating a", "terminating a"}, b.sync.log(), "each sweep tries again")
+		require.Equal(t, []string{"terminating a", "terminating a"}, b.sync.log(), "each SyncKnownPods must retry")
 
 		b.sync.set("terminating", nil)
 		require.Contains(t, b.SyncKnownPods(desired(c)), types.UID("a"))
@@ -156,14 +156,14 @@ func TestSyncKnownPods_NoChangesAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { b.SyncKnownPods(source) }))
 }
 
-// Computing the desired pods takes time. Pods that are added meanwhile must not
-// be terminated because the list is older.
+// The computation of the desired pods takes time. Pods that are added during that time must
+// not be terminated because the list is older.
 func TestSyncKnownPods_PodNewerThanTheListIsNotTerminated(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		old := newPod("old")
 		b.update(podworker.Create, old)
 		known := b.SyncKnownPods(func() []*corev1.Pod {
-			list := []*corev1.Pod{old, nil} // a hole in it is none of our business
+			list := []*corev1.Pod{old, nil} // a nil entry must be ignored
 			b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: newPod("new")})
 			return list
 		})
@@ -172,11 +172,11 @@ func TestSyncKnownPods_PodNewerThanTheListIsNotTerminated(t *testing.T) {
 		require.Equal(t, []string{"sync old", "sync new"}, b.sync.log())
 
 		known = b.SyncKnownPods(desired(old))
-		require.True(t, known["new"].Orphan, "the next list is newer than the pod")
+		require.True(t, known["new"].Orphan, "the next list is newer than the pod, so the pod is an orphan")
 	})
 }
 
-// A pod that is only in the runtime is not desired.
+// A pod that exists only in the runtime is not desired.
 func TestSyncKnownPods_NewRuntimePodIsAnOrphan(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("runtime")
@@ -198,7 +198,7 @@ func TestSyncKnownPods_PodCreatedAgainWhileTerminatingRestartsOnce(t *testing.T)
 		b.update(podworker.Kill, pod)
 		b.update(podworker.Create, pod)
 		b.SyncKnownPods(desired(pod))
-		require.Empty(t, b.restarted, "it has not ended yet")
+		require.Empty(t, b.restarted, "the pod has not terminated yet")
 		close(gate)
 		synctest.Wait()
 		b.SyncKnownPods(desired(pod))
@@ -209,7 +209,7 @@ func TestSyncKnownPods_PodCreatedAgainWhileTerminatingRestartsOnce(t *testing.T)
 
 		b.update(podworker.Kill, pod)
 		b.SyncKnownPods(desired())
-		require.Equal(t, []types.UID{"a"}, b.restarted, "one that is only forgotten is not restarted")
+		require.Equal(t, []types.UID{"a"}, b.restarted, "a pod that is only forgotten must not be restarted")
 	})
 }
 
@@ -228,17 +228,16 @@ func TestKnownPods_AreCurrent(t *testing.T) {
 	})
 }
 
-// A caller that keeps track of pods itself can have one forgotten and created
-// again.
+// A caller that tracks pods itself can make the workers forget a pod, and create it again.
 func TestForget(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")
-		require.True(t, b.Forget("a"), "it is unknown")
+		require.True(t, b.Forget("a"), "an unknown pod can be forgotten")
 		b.update(podworker.Create, pod)
-		require.False(t, b.Forget("a"), "it runs")
+		require.False(t, b.Forget("a"), "a running pod cannot be forgotten")
 		b.sync.fail("terminated", errors.New("no"))
 		b.update(podworker.Kill, pod)
-		require.False(t, b.Forget("a"), "it has not finished")
+		require.False(t, b.Forget("a"), "an unfinished pod cannot be forgotten")
 		b.sync.set("terminated", nil)
 		b.update(podworker.Sync, pod)
 		require.True(t, b.Forget("a"))

@@ -22,20 +22,20 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// judge is a Syncer that fails, hangs and acts at random, and checks these
-// invariants in each call:
+// judge is a Syncer that fails, hangs and acts at random, and checks these invariants in each
+// call:
 //
-//   - at most one sync per UID at a time (I4)
-//   - phases only move forward until the pod is forgotten (I3)
-//   - at most one started static pod per full name (I5)
-//   - grace never grows (I7)
-//   - a status as new as the end of the last sync (I2)
+//   - at most one sync per UID at a time
+//   - phases only move forward until the pod is forgotten
+//   - at most one started static pod per full name
+//   - the grace period never increases
+//   - the status is at least as new as the end of the last sync
 type judge struct {
 	t       *testing.T
 	seed    uint64
 	mu      sync.Mutex
 	rng     *rand.Rand
-	calm    chan struct{} // closed: everything succeeds from now on
+	calm    chan struct{} // closed if everything must succeed from now on
 	busy    map[types.UID]bool
 	phase   map[types.UID]podworker.Phase
 	grace   map[types.UID]time.Duration
@@ -53,7 +53,7 @@ func (j *judge) turn(ctx context.Context, req podworker.SyncRequest, phase podwo
 	case 0:
 		err = errors.New("fails")
 	case 1:
-		select { // hangs until somebody has enough
+		select { // hangs until its context is done or the faults end
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-j.calm:
@@ -67,7 +67,7 @@ func (j *judge) turn(ctx context.Context, req podworker.SyncRequest, phase podwo
 	case 3:
 		err = &podworker.RetryError{At: time.Now().Add(lasts)}
 	case 4:
-		time.Sleep(lasts) // deaf to its ctx
+		time.Sleep(lasts) // ignores its ctx
 		req.Acted()
 	default:
 	}
@@ -75,7 +75,7 @@ func (j *judge) turn(ctx context.Context, req podworker.SyncRequest, phase podwo
 	return what == 4 && phase == podworker.Syncing, err
 }
 
-// plan chooses at random what a sync does and how long that takes.
+// plan chooses the result of a sync and its duration at random.
 func (j *judge) plan() (what int, lasts time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -90,26 +90,26 @@ func (j *judge) plan() (what int, lasts time.Duration) {
 func (j *judge) enter(uid types.UID, req podworker.SyncRequest, phase podworker.Phase) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	require.False(j.t, j.busy[uid], "seed %d: two turns of %s at once", j.seed, uid)
+	require.False(j.t, j.busy[uid], "seed %d: concurrent syncs of %s", j.seed, uid)
 	j.busy[uid] = true
-	require.GreaterOrEqual(j.t, phase, j.phase[uid], "seed %d: %s goes back", j.seed, uid)
+	require.GreaterOrEqual(j.t, phase, j.phase[uid], "seed %d: the phase of %s went back", j.seed, uid)
 	j.phase[uid] = phase
 	if !req.Status.Stale {
-		require.False(j.t, j.seen[uid].Before(j.ended[uid]), "seed %d: %s sees an old status", j.seed, uid)
+		require.False(j.t, j.seen[uid].Before(j.ended[uid]), "seed %d: the status of %s is outdated", j.seed, uid)
 	}
 	if phase == podworker.Syncing {
-		require.False(j.t, req.Status.Stale, "seed %d: %s starts from a stale status", j.seed, uid)
+		require.False(j.t, req.Status.Stale, "seed %d: %s starts with a stale status", j.seed, uid)
 		if podspec.IsStatic(req.Pod) {
 			name := podspec.FullName(req.Pod)
 			other, taken := j.started[name]
-			require.True(j.t, !taken || other == uid, "seed %d: %s and %s share a name", j.seed, uid, other)
+			require.True(j.t, !taken || other == uid, "seed %d: %s and %s have the same full name", j.seed, uid, other)
 			j.started[name] = uid
 		}
 		return
 	}
 	require.GreaterOrEqual(j.t, req.Grace, time.Duration(0))
 	if before, ok := j.grace[uid]; ok {
-		require.LessOrEqual(j.t, req.Grace, before, "seed %d: the grace of %s grows", j.seed, uid)
+		require.LessOrEqual(j.t, req.Grace, before, "seed %d: the grace period of %s increased", j.seed, uid)
 	}
 	j.grace[uid] = req.Grace
 }
@@ -150,7 +150,7 @@ func (j *judge) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest
 	return err
 }
 
-// relisted is a cache that becomes fresh once a second, and sometimes hangs.
+// relisted is a cache that becomes fresh once a second, and hangs sometimes.
 type relisted struct {
 	*podcache.Cache
 	j *judge
@@ -166,9 +166,9 @@ func (c relisted) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) 
 	return s, err
 }
 
-// Updates, kills, evictions, runtime statuses, SyncKnownPods, and pods that are
-// created again with the same UID or name, in any order and concurrently; every
-// fourth agent restarts its Workers all the time.
+// Updates, kills, evictions, runtime statuses, SyncKnownPods, and pods that are created again
+// with the same UID or name, in any order and concurrently. Every fourth agent restarts its
+// Workers repeatedly.
 func TestRandomLives(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) { randomLives(t, seed) })
@@ -201,7 +201,7 @@ func randomLives(t *testing.T, seed uint64) {
 	})
 	background.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
-			if seed%3 != 0 || n%20 < 10 { // every third runtime is away for 10 s at a time
+			if seed%3 != 0 || n%20 < 10 { // every third runtime does not respond for periods of 10 s
 				cache.UpdateTime(time.Now())
 			}
 			time.Sleep(time.Second)
@@ -228,17 +228,17 @@ func randomLives(t *testing.T, seed uint64) {
 			w.UpdatePod(podworker.Update{Type: podworker.Kill, Running: running(pod.UID)})
 		case 8:
 			w.KillOrphans([]*podcache.Status{running(pod.UID), running("pod0")})
-		case 9: // it goes and comes back at once
+		case 9: // the pod is removed and created again at once
 			desired[pod.UID] = pod
 			w.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
 			w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
-		case 10: // it comes up while the list of what is desired is made
+		case 10: // the pod is created during the computation of the desired pods
 			delete(desired, pod.UID)
 			known := w.SyncKnownPods(func() []*corev1.Pod {
 				w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
 				return listed(desired)
 			})
-			require.False(t, known[pod.UID].Orphan, "seed %d: %s is ended by a list older than it", seed, pod.UID)
+			require.False(t, known[pod.UID].Orphan, "seed %d: %s is terminated because of a list that is older than the pod", seed, pod.UID)
 			desired[pod.UID] = pod
 			j.forget(known)
 		case 5, 6:
@@ -260,12 +260,12 @@ func randomLives(t *testing.T, seed uint64) {
 		}
 		time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
 	}
-	// Every kill reports exactly once (I6): the channel is buffered for one
-	// report, and a second one would block while the mutex is held.
+	// Every kill returns exactly once: the channel has a buffer for one result, and a second
+	// result would block while the mutex is held.
 	kills.Wait()
 	require.Equal(t, asked, reported)
 
-	// At the end no pod is desired, and nothing is left (I8).
+	// At the end no pod is desired, and nothing is left.
 	close(j.calm)
 	for uid := range podUIDs() {
 		w.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: newPod(uid), Kill: podworker.KillOptions{Grace: new(time.Second)}})
@@ -275,12 +275,11 @@ func randomLives(t *testing.T, seed uint64) {
 		sweep(w, j, nil)
 	}
 	pods, lines, due := w.Pods()
-	require.Zero(t, pods+lines+due+w.Past(), "seed %d: something is left", seed)
+	require.Zero(t, pods+lines+due+w.Past(), "seed %d: state was left", seed)
 	require.Empty(t, j.started, "seed %d", seed)
 }
 
-// sweep calls SyncKnownPods with the desired pods, and creates the forgotten
-// ones.
+// sweep calls SyncKnownPods with the desired pods, and creates the pods that were forgotten.
 func sweep(w *podworker.Workers, j *judge, desired map[types.UID]*corev1.Pod) {
 	all := listed(desired)
 	known := w.SyncKnownPods(func() []*corev1.Pod { return all })
@@ -300,7 +299,7 @@ func listed(desired map[types.UID]*corev1.Pod) (all []*corev1.Pod) {
 	return all
 }
 
-// forget resets the checks for pods that are not known any more.
+// forget resets the checks for pods that are no longer known.
 func (j *judge) forget(known map[types.UID]podworker.Known) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -322,7 +321,7 @@ func podUIDs() func(func(types.UID) bool) {
 	}
 }
 
-// randomPod returns one of eight pods: half of them are static and of one name.
+// randomPod returns one of eight pods. Half of them are static pods with the same full name.
 func randomPod(rng *rand.Rand) *corev1.Pod {
 	i := rng.IntN(8)
 	var edits []func(*corev1.Pod)

@@ -170,8 +170,8 @@ func (w *Workers) startDue(context.Context) time.Duration {
 	return idle
 }
 
-// schedule schedules p's next sync for the given time, unless something starts
-// it earlier.
+// schedule schedules p's next sync for the given time. An update can start the
+// sync earlier.
 func (w *Workers) schedule(p *worker, due time.Time) {
 	w.queue.set(p, due)
 	if due.Before(w.wake) {

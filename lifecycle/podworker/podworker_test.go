@@ -31,10 +31,10 @@ func TestWorkers_WholeLifeOfAPod(t *testing.T) {
 		require.Equal(t, podworker.Kill, b.sync.turns[1].Type)
 		require.True(t, b.sync.last().Evict)
 		require.Equal(t, []string{"a terminating", "a terminated", "a finished"}, b.moves())
-		require.Equal(t, []types.UID{"a"}, b.after, "a finished pod needs no status")
+		require.Equal(t, []types.UID{"a"}, b.after, "a finished pod needs no newer status")
 
 		time.Sleep(time.Hour)
-		require.Empty(t, b.sync.log(), "a finished pod is left alone")
+		require.Empty(t, b.sync.log(), "a finished pod must not be synced")
 		require.Len(t, b.SyncKnownPods(desired(pod)), 1)
 		require.Empty(t, b.SyncKnownPods(desired()))
 		pods, lines, due := b.Pods()
@@ -160,7 +160,7 @@ func TestKillPod_ShorterGraceCancelsTheSync(t *testing.T) {
 		first := b.kill(pod, podworker.KillOptions{})
 		require.Equal(t, 30*time.Second, b.sync.last().Grace)
 		second := b.kill(pod, podworker.KillOptions{Grace: new(time.Minute)})
-		require.Equal(t, []string{"sync a", "terminating a"}, b.sync.log(), "a longer grace changes nothing")
+		require.Equal(t, []string{"sync a", "terminating a"}, b.sync.log(), "a longer grace period must be ignored")
 		b.update(podworker.Change, newPod("a", deleted(4)))
 		require.Equal(t, []string{"terminating a"}, b.sync.log())
 		require.Equal(t, 4*time.Second, b.sync.last().Grace)
@@ -214,11 +214,11 @@ func TestUpdatePod_PodEndedBeforeTheAgentStarted(t *testing.T) {
 
 		b.cache.set(func(c *instant) { c.pods["b"] = running("b") })
 		b.update(podworker.Create, newPod("b", phase(corev1.PodFailed)))
-		require.Equal(t, []string{"terminating b", "terminated b"}, b.sync.log(), "something of it still runs")
+		require.Equal(t, []string{"terminating b", "terminated b"}, b.sync.log(), "the pod is still running, and must be terminated")
 	})
 }
 
-// A failed inspection proves nothing: a pod that may run is stopped.
+// A failed inspection proves nothing: a pod that may be running is stopped.
 func TestUpdatePod_PodEndedBeforeTheAgentStartedAndCannotBeInspected(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.SyncKnownPods(desired())
@@ -243,7 +243,7 @@ func TestKillOrphans_RuntimeOnlyPods(t *testing.T) {
 		require.Nil(t, b.sync.last().Pod)
 		require.Equal(t, time.Minute, b.sync.last().Grace)
 		pods, _, _ := b.Pods()
-		require.Zero(t, pods, "it is forgotten at once")
+		require.Zero(t, pods, "the pod must be forgotten at once")
 
 		b.sync.fail("runtime", errors.New("no"))
 		b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s})
@@ -251,9 +251,9 @@ func TestKillOrphans_RuntimeOnlyPods(t *testing.T) {
 		require.Equal(t, time.Second, b.sync.last().Grace)
 		known := b.SyncKnownPods(desired())
 		require.Equal(t, map[types.UID]podworker.Known{"a": {Phase: podworker.Terminating, Orphan: true}}, known)
-		synctest.Wait() // the sweep gave it another try
+		synctest.Wait() // SyncKnownPods has retried
 
-		// Its spec arrives later: then it ends like any other.
+		// The pod's spec arrives later. From then on it terminates like any other pod.
 		b.sync.set("runtime", nil)
 		b.sync.log()
 		b.update(podworker.Change, newPod("a"))
@@ -291,7 +291,7 @@ func TestUpdatePod_SameUIDAgain(t *testing.T) {
 		b.update(podworker.Create, pod)
 		b.sync.fail("terminating", errors.New("no"))
 		b.update(podworker.Kill, pod)
-		b.update(podworker.Create, pod) // the file is back while it ends
+		b.update(podworker.Create, pod) // the manifest is created again during the termination
 		require.Len(t, b.ignored, 1)
 		require.Contains(t, b.SyncKnownPods(desired(pod)), pod.UID)
 		b.sync.set("terminating", nil)
@@ -299,7 +299,7 @@ func TestUpdatePod_SameUIDAgain(t *testing.T) {
 		synctest.Wait()
 		require.True(t, b.ShouldPodBeFinished("a"))
 		b.sync.log()
-		require.NotContains(t, b.SyncKnownPods(desired(pod)), pod.UID, "forgotten, so that it can begin anew")
+		require.NotContains(t, b.SyncKnownPods(desired(pod)), pod.UID, "the pod must be forgotten, so that it can start again")
 		b.update(podworker.Create, pod)
 		require.Equal(t, []string{"sync a"}, b.sync.log())
 	})
@@ -327,8 +327,8 @@ func TestObserver_MovedIsCalledInOrder(t *testing.T) {
 	})
 }
 
-// A sync that is requested between the end of the previous one and the return
-// of its goroutine replaces the one that was due.
+// A sync that is requested between the end of the previous sync and the return
+// of its goroutine replaces the next scheduled sync.
 func TestSync_ReplacesTheDueSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &syncer{on: map[string]func(context.Context, podworker.SyncRequest) (bool, error){}}
@@ -364,7 +364,7 @@ func TestAfterSync_CalledIfTheSyncActed(t *testing.T) {
 		})
 		b.update(podworker.Sync, newPod("a"))
 		require.Equal(t, []types.UID{"a"}, b.after)
-		podworker.SyncRequest{}.Acted() // does nothing
+		podworker.SyncRequest{}.Acted() // has no effect
 	})
 }
 
@@ -385,7 +385,7 @@ func TestAfterSync_RefreshedTurn(t *testing.T) {
 		require.Equal(t, []string{"sync a", "terminating a", "terminated a"}, b.sync.log())
 		require.Empty(t, b.after)
 		require.Equal(t, refreshed, b.cache.asked[2])
-		podworker.SyncRequest{}.Refreshed(refreshed) // does nothing
+		podworker.SyncRequest{}.Refreshed(refreshed) // has no effect
 	})
 }
 
@@ -412,7 +412,7 @@ func TestNamesOfTypesAndPhases(t *testing.T) {
 	}
 }
 
-// TestDeadline_ShorterGraceMovesItDuringASync: the sync is not cancelled.
+// TestDeadline_ShorterGraceMovesItDuringASync also checks that the sync is not cancelled.
 func TestDeadline_ShorterGraceMovesItDuringASync(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var deadlines []*lifecycle.Deadline
@@ -428,7 +428,7 @@ func TestDeadline_ShorterGraceMovesItDuringASync(t *testing.T) {
 		})
 		pod := newPod("a")
 		b.update(podworker.Create, pod)
-		require.Nil(t, b.sync.last().Deadline(), "it is not ending")
+		require.Nil(t, b.sync.last().Deadline(), "a pod that is not terminating must have no deadline")
 		b.sync.log()
 		began := time.Now()
 		first := b.kill(pod, podworker.KillOptions{})
@@ -436,17 +436,18 @@ func TestDeadline_ShorterGraceMovesItDuringASync(t *testing.T) {
 		second := b.kill(pod, podworker.KillOptions{Grace: new(4 * time.Second)})
 		requireUnreported(t, first)
 		time.Sleep(4*time.Second - time.Millisecond)
-		require.Equal(t, []string{"terminating a"}, b.sync.log(), "one turn, not cut short")
+		require.Equal(t, []string{"terminating a"}, b.sync.log(), "there must be one sync, which is not cancelled")
 		time.Sleep(time.Minute)
 		requireKilled(t, first)
 		requireKilled(t, second)
 		require.Equal(t, began.Add(9*time.Second), deadlines[0].At())
 		require.Len(t, deadlines, 2)
-		require.Same(t, deadlines[0], deadlines[1], "the next turn has what is left")
+		require.Same(t, deadlines[0], deadlines[1], "the next sync must have the same deadline")
 	})
 }
 
-// TestDeadline_PodAlreadyBeingDeletedKeepsItsGracePeriod after a restart of the agent.
+// TestDeadline_PodAlreadyBeingDeletedKeepsItsGracePeriod checks a pod whose deletion began
+// before a restart of the agent.
 func TestDeadline_PodAlreadyBeingDeletedKeepsItsGracePeriod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var left time.Duration

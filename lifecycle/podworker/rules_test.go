@@ -23,13 +23,13 @@ func TestDelay(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		err       error
-		want, max time.Duration // without jitter, and with all of it
+		want, max time.Duration // without jitter, and with maximum jitter
 	}{
-		{"well", nil, time.Minute, 90 * time.Second},
+		{"no error", nil, time.Minute, 90 * time.Second},
 		{"failed", plain, 10 * time.Second, 15 * time.Second},
-		{"asks for a time", in(33 * time.Second), 33 * time.Second, 33 * time.Second},
-		{"asks for it, wrapped", fmt.Errorf("c: %w", in(33*time.Second)), 33 * time.Second, 33 * time.Second},
-		{"one of several", errors.Join(in(20*time.Second), in(15*time.Second), in(40*time.Second)), 15 * time.Second, 15 * time.Second},
+		{"the error requests a time", in(33 * time.Second), 33 * time.Second, 33 * time.Second},
+		{"a wrapped error requests a time", fmt.Errorf("c: %w", in(33*time.Second)), 33 * time.Second, 33 * time.Second},
+		{"the earliest of several times", errors.Join(in(20*time.Second), in(15*time.Second), in(40*time.Second)), 15 * time.Second, 15 * time.Second},
 		{"deep", fmt.Errorf("a: %w", errors.Join(fmt.Errorf("b: %w", errors.Join(in(7*time.Second))), in(9*time.Second))), 7 * time.Second, 7 * time.Second},
 		{"a time that has passed", in(-time.Second), time.Second, time.Second},
 		{"now", in(0), time.Second, time.Second},
@@ -108,12 +108,12 @@ func TestGrace(t *testing.T) {
 		{"never longer than before", 3, pod(10, 20), s(20), 3 * time.Second},
 		{"shorter than before", 30, pod(30, none), s(2), 2 * time.Second},
 		{"the spec does not count a second time", 30, pod(2, none), nil, 30 * time.Second},
-		{"zero is one", 0, pod(10, 0), nil, time.Second},
-		{"a spec of zero is one", 0, pod(0, none), nil, time.Second},
-		{"a negative override is one", 0, pod(10, none), s(-5), time.Second},
+		{"a deletion grace period of 0 becomes 1", 0, pod(10, 0), nil, time.Second},
+		{"a grace period of 0 in the spec becomes 1", 0, pod(0, none), nil, time.Second},
+		{"a negative override becomes 1", 0, pod(10, none), s(-5), time.Second},
 		{"fractions are dropped", 0, pod(10, none), s(2.9), 2 * time.Second},
-		{"a fraction alone is one", 0, pod(10, none), s(0.2), time.Second},
-		{"beyond what a duration holds", 0, pod(math.MaxInt64, none), nil, math.MaxInt64 / time.Second * time.Second},
+		{"a fraction of a second becomes 1", 0, pod(10, none), s(0.2), time.Second},
+		{"longer than the maximum duration", 0, pod(math.MaxInt64, none), nil, math.MaxInt64 / time.Second * time.Second},
 		{"a negative spec", 0, &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(-3))}}, nil, time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 
 var _ podworker.Killer = (*podworker.Workers)(nil)
 
-// twoStages returns a stage of 20 s with an ordinary pod and one of 10 s with a
-// critical pod.
+// twoStages returns a stage of 20 s with an ordinary pod, and a stage of 10 s
+// with a critical pod.
 func twoStages() []podworker.Stage {
 	c := podworker.ShutdownConfig{ShutdownGracePeriod: 30 * time.Second, ShutdownGracePeriodCriticalPods: 10 * time.Second}
 	return podworker.PlanShutdown([]*corev1.Pod{
@@ -62,7 +62,7 @@ func TestShutdown_CriticalPodsLast(t *testing.T) {
 			},
 		})
 		require.NoError(t, err)
-		require.Equal(t, 8*time.Second, time.Since(began), "a stage is over when its pods are gone")
+		require.Equal(t, 8*time.Second, time.Since(began), "a stage must end when its pods have terminated")
 		require.Equal(t, []string{"unmounted a", "0 4s <nil>\n", "flush", "unmounted critical", "2000000000 4s <nil>\n", "flush"}, log)
 		require.Equal(t, events{"*v1.Node Normal Shutdown Shutdown manager detected shutdown event"}, recorded)
 		require.Equal(t, []string{"terminating a", "terminated a", "terminating critical", "terminated critical"}, b.sync.log())
@@ -84,12 +84,12 @@ func TestShutdown_SlowStageDoesNotDelayTheNext(t *testing.T) {
 		require.EqualError(t, err, "shut down pods of priority 0 and above: kill pod ns/a: context deadline exceeded")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 20*time.Second, time.Since(began))
-		require.True(t, b.IsPodTerminationRequested("a"), "it still ends")
+		require.True(t, b.IsPodTerminationRequested("a"), "the termination must continue")
 		require.True(t, b.IsPodKnownTerminated("critical"))
 	})
 }
 
-// The pods of a stage without time are killed all the same.
+// The pods of a stage without time are also killed.
 func TestShutdown_StageWithoutTimeStillKillsItsPods(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("terminating")
@@ -118,8 +118,7 @@ func TestShutdown_MountedVolumesDelayOnlyTheirStage(t *testing.T) {
 	})
 }
 
-// The volumes of other pods must not be unmounted because of a pod that could
-// not be killed.
+// The volumes of other pods must be unmounted even if a pod could not be killed.
 func TestShutdown_WaitsForVolumesOfEndedPods(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		stages := podworker.PlanShutdown([]*corev1.Pod{newPod(""), newPod("a")},
@@ -157,7 +156,7 @@ func TestShutdown_NilPodsAndEmptyStages(t *testing.T) {
 	})
 }
 
-// The kubelet notices only after it has killed all pods.
+// The kubelet notices the cancellation only after it has killed all pods.
 func TestShutdown_CancelledStops(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("terminating")
@@ -196,7 +195,7 @@ func TestShutdown_StatusOfAPod(t *testing.T) {
 		why.LastTransitionTime = earlier
 		require.Equal(t, corev1.PodSucceeded, s.Phase)
 		require.Equal(t, []corev1.PodCondition{other, why}, s.Conditions)
-		require.Empty(t, given[0].Reason, "what was given is not written to")
+		require.Empty(t, given[0].Reason, "the given pods must not be modified")
 	})
 }
 
@@ -219,8 +218,8 @@ type logind struct {
 	released         int
 	err              error
 	lockless         bool
-	impatient        bool          // does not wait
-	allowed          time.Duration // what the shutdown was told
+	impatient        bool          // ignores the lock
+	allowed          time.Duration // arguments that the shutdown received
 	events           events
 }
 
@@ -280,14 +279,14 @@ func TestHoldShutdown(t *testing.T) {
 		require.NoError(t, hold(t, in, func(stop func()) { stop() }, nothing))
 		require.Equal(t, 1, in.released)
 	})
-	t.Run("a shutdown, and one that is called off", func(t *testing.T) {
+	t.Run("a complete shutdown and a cancelled shutdown", func(t *testing.T) {
 		in, n := &logind{}, 0
 		require.NoError(t, hold(t, in, func(stop func()) {
 			in.shutdown <- nil
 			synctest.Wait()
-			require.Equal(t, 1, in.released, "the machine waits no longer than for the pods")
+			require.Equal(t, 1, in.released, "the lock must be released after the termination of the pods")
 			in.cancel <- nil
-			in.shutdown <- nil // there is a lock again
+			in.shutdown <- nil // the lock is held again
 			in.cancel <- nil
 			synctest.Wait()
 			require.Equal(t, 3, in.taken)
@@ -305,11 +304,11 @@ func TestHoldShutdown(t *testing.T) {
 	t.Run("a machine that does not wait", func(t *testing.T) {
 		in := &logind{impatient: true, shutdown: make(chan error, 1)}
 		err := podworker.HoldShutdown(t.Context(), in, 30*time.Second, podworker.ShutdownOptions{}, nil)
-		require.EqualError(t, err, "inhibit the shutdown of the machine: the machine does not wait, but 30s are needed")
+		require.EqualError(t, err, "inhibit the shutdown of the machine: the machine allows no delay of its shutdown, but 30s are needed")
 		require.Equal(t, 1, in.released)
 		in.shutdown <- broken
 		err = podworker.HoldShutdown(t.Context(), in, 0, podworker.ShutdownOptions{}, nil)
-		require.ErrorIs(t, err, broken, "it need not wait")
+		require.ErrorIs(t, err, broken, "the error must be returned at once")
 	})
 	t.Run("no lock", func(t *testing.T) {
 		require.ErrorIs(t, hold(t, &logind{err: broken}, func(func()) {}, nothing), broken)
@@ -322,11 +321,11 @@ func TestHoldShutdown(t *testing.T) {
 		require.ErrorIs(t, hold(t, in, func(func()) { in.shutdown <- broken }, nothing), broken)
 		require.Equal(t, 1, in.released)
 	})
-	t.Run("no signal while it goes on", func(t *testing.T) {
+	t.Run("the signals fail during the shutdown", func(t *testing.T) {
 		in := &logind{}
 		require.ErrorIs(t, hold(t, in, func(func()) { in.shutdown <- nil; in.cancel <- broken }, func(ctx context.Context) {
 			synctest.Wait()
-			require.NoError(t, ctx.Err(), "the pods still end")
+			require.NoError(t, ctx.Err(), "the termination of the pods must continue")
 		}), broken)
 	})
 }

@@ -31,7 +31,7 @@ type ShutdownGracePeriodByPodPriority struct {
 }
 
 // ShutdownConfig holds the kubelet's options for the graceful shutdown of a
-// node. The zero value disables it.
+// node. The zero value disables graceful shutdown.
 type ShutdownConfig struct {
 	// ShutdownGracePeriod is the time for all pods, including critical pods.
 	ShutdownGracePeriod time.Duration
@@ -126,8 +126,8 @@ type StagePod struct {
 // node shuts down: the lowest priority first, without stages that have no pod.
 // The argument total is the time that the machine allows, 0 for no limit. If
 // total is less than the time for all stages together, the first stages get
-// less time, so that the last stages, usually those of critical pods, keep
-// their time. PlanShutdown modifies nothing. It returns nil if periods is
+// less time, so that the last stages, which usually have the critical pods,
+// keep their time. PlanShutdown modifies nothing. It returns nil if periods is
 // empty.
 func PlanShutdown(pods []*corev1.Pod, periods []ShutdownGracePeriodByPodPriority, total time.Duration) []Stage {
 	if len(periods) == 0 {

@@ -56,7 +56,7 @@ func TestPlanShutdown(t *testing.T) {
 		{"no buckets, no shutdown", []*corev1.Pod{newPod("a")}, nil, 0, ""},
 		{"no pods", nil, two, 0, ""},
 		{"critical pods last", []*corev1.Pod{critical, newPod("a", noGrace), newPod("b", priority(5))}, two, 0, "0 20s: a 20s b 20s\n2000000000 10s: critical 10s"},
-		{"a shorter grace of its own", []*corev1.Pod{newPod("a", grace(3)), newPod("b", grace(60))}, two, 0, "0 20s: a 3s b 20s"},
+		{"a pod with a shorter grace period", []*corev1.Pod{newPod("a", grace(3)), newPod("b", grace(60))}, two, 0, "0 20s: a 3s b 20s"},
 		{"a grace of zero", []*corev1.Pod{newPod("a", grace(0))}, two, 0, "0 20s: a 0s"},
 		{"a grace below and beyond everything", []*corev1.Pod{newPod("a", grace(-1)), newPod("b", grace(math.MaxInt64))}, two, 0, "0 20s: a 0s b 20s"},
 		{
@@ -69,22 +69,22 @@ func TestPlanShutdown(t *testing.T) {
 		{"above the highest bucket", []*corev1.Pod{newPod("a", priority(math.MaxInt32))}, three, 0, "1000 20s: a 20s"},
 		{"a bucket without pods is left out", []*corev1.Pod{critical}, two, 0, "2000000000 10s: critical 10s"},
 		{"a total that suffices", []*corev1.Pod{newPod("a"), critical}, two, 30 * time.Second, "0 20s: a 20s\n2000000000 10s: critical 10s"},
-		{"a total that is short costs the first", []*corev1.Pod{newPod("a"), critical}, two, 12 * time.Second, "0 2s: a 2s\n2000000000 10s: critical 10s"},
-		{"a total for the last ones only", []*corev1.Pod{newPod("a"), critical}, two, 4 * time.Second, "0 0s: a 0s\n2000000000 4s: critical 4s"},
-		{"a total counts for those who are there", []*corev1.Pod{newPod("a")}, two, 20 * time.Second, "0 20s: a 20s"},
+		{"too short a total reduces the period of the first stage", []*corev1.Pod{newPod("a"), critical}, two, 12 * time.Second, "0 2s: a 2s\n2000000000 10s: critical 10s"},
+		{"a total that suffices only for the critical pods", []*corev1.Pod{newPod("a"), critical}, two, 4 * time.Second, "0 0s: a 0s\n2000000000 4s: critical 4s"},
+		{"a total applies only to stages with pods", []*corev1.Pod{newPod("a")}, two, 20 * time.Second, "0 20s: a 20s"},
 		{"a negative period", []*corev1.Pod{newPod("a")}, buckets{{GracePeriod: -time.Second}}, 0, "0 0s: a 0s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			periods := slices.Clone(tt.periods)
 			require.Equal(t, tt.want, show(podworker.PlanShutdown(tt.pods, tt.periods, tt.total)))
-			require.Equal(t, periods, tt.periods, "the buckets are not written to")
+			require.Equal(t, periods, tt.periods, "the configuration must not be modified")
 		})
 	}
 }
 
-// Every pod is in one stage, stages have rising priorities, no grace period
-// exceeds that of its stage, and all stages fit into the total.
+// Every pod is in one stage, stages have ascending priorities, no grace period exceeds the
+// period of its stage, and all stages fit into the total.
 func TestRandomShutdownPlans(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

@@ -33,23 +33,23 @@ func TestStaticQueue(t *testing.T) {
 		{"a static pod alone", func(*bed) {}, web("a"), []string{"sync a"}},
 		{"a static pod of another name", first, newPod("a", static("db")), []string{"sync a"}},
 		{"a static pod of that name in another namespace", first, web("a", func(p *corev1.Pod) { p.Namespace = "other" }), []string{"sync a"}},
-		{"one that has started already", first, web("first"), []string{"sync first"}},
-		{"one behind another", first, web("a"), nil},
-		{"one behind another that ends", firstEnds, web("a"), nil},
-		{"one behind another that has ended", func(b *bed) { first(b); b.update(podworker.Kill, web("first")) }, web("a"), []string{"sync a"}},
-		{"one behind another that could not be cleaned up after", func(b *bed) {
+		{"a static pod that has started already", first, web("first"), []string{"sync first"}},
+		{"a static pod behind another", first, web("a"), nil},
+		{"a static pod behind another that terminates", firstEnds, web("a"), nil},
+		{"a static pod behind another that has finished", func(b *bed) { first(b); b.update(podworker.Kill, web("first")) }, web("a"), []string{"sync a"}},
+		{"a static pod behind another whose cleanup hangs", func(b *bed) {
 			first(b)
 			b.sync.hang("terminated")
 			b.update(podworker.Kill, web("first"))
 		}, web("a"), nil},
-		{"one behind another that was killed in line", func(b *bed) {
+		{"a static pod behind another that was killed while it waited", func(b *bed) {
 			first(b)
 			b.update(podworker.Create, web("second"))
 			b.update(podworker.Kill, web("second"))
 			b.update(podworker.Kill, web("first"))
 		}, web("a"), []string{"sync a"}},
-		{"one that is to end and has not started", first, web("a", deleted(1)), nil},
-		{"one that ended before, behind another", first, web("a", phase(corev1.PodFailed)), []string{"terminated a"}},
+		{"a deleted static pod that has not started", first, web("a", deleted(1)), nil},
+		{"a static pod with a terminal phase, behind another", first, web("a", phase(corev1.PodFailed)), []string{"terminated a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(b *bed) {
@@ -62,9 +62,9 @@ func TestStaticQueue(t *testing.T) {
 	}
 }
 
-// Nine pods of one name run one at a time in order of arrival, without those
-// that were killed while they waited. A pod that is added again goes to the
-// end.
+// Nine pods of one name run one at a time in the order of their creation, except for those
+// that were killed while they waited. A pod that is created again goes to the end of the
+// queue.
 func TestStaticQueue_NinePodsOfOneName(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		all := map[types.UID]*corev1.Pod{}
@@ -79,7 +79,7 @@ func TestStaticQueue_NinePodsOfOneName(t *testing.T) {
 		b.update(podworker.Kill, all["1"])
 		require.Equal(t, []string{"terminating 1", "terminated 1", "sync 3"}, b.sync.log())
 
-		b.update(podworker.Create, all["1"]) // asked for again: the next sweep forgets it
+		b.update(podworker.Create, all["1"]) // created again: the next SyncKnownPods forgets it
 		want := []*corev1.Pod{all["1"], all["3"], all["6"], all["8"]}
 		known := b.SyncKnownPods(desired(want...))
 		require.Len(t, known, 3)

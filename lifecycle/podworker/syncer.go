@@ -14,8 +14,8 @@ import (
 // Syncer does the work of a pod's life cycle. Its methods are called
 // concurrently for many pods, but only one at a time for one pod. A method that
 // fails is called again later; it must then continue where it stopped. A method
-// must return soon after ctx is done. This is the case if the pod must be
-// terminated, if the grace period was shortened, or if Run's ctx is done.
+// must return soon after ctx is done. The Workers cancel ctx if the pod must be
+// terminated, if its grace period was shortened, or if Run's ctx is done.
 type Syncer interface {
 	// SyncPod makes a pod match its spec. It is called until the pod must be
 	// terminated. If terminal is true, the pod has run to completion: its
@@ -26,7 +26,7 @@ type Syncer interface {
 	// error means that nothing of the pod runs any more. SyncTerminatingPod is
 	// then never called again for the pod.
 	SyncTerminatingPod(ctx context.Context, req SyncRequest) error
-	// SyncTerminatingRuntimePod does the same for a pod that has no spec,
+	// SyncTerminatingRuntimePod stops all containers of a pod that has no spec,
 	// because only the runtime knows it. After a nil error, no other call
 	// follows for the pod.
 	SyncTerminatingRuntimePod(ctx context.Context, req SyncRequest) error
@@ -182,10 +182,10 @@ type Update struct {
 // KillOptions describes how a pod is terminated. The zero value uses the pod's
 // spec.
 type KillOptions struct {
-	// Grace, if not nil, replaces the grace period of the spec, even if it is
-	// longer, as in the kubelet. If the pod already has a grace period from an
-	// earlier update, it can only become shorter. Fractions of a second are
-	// dropped; less than a second becomes one second.
+	// Grace, if not nil, replaces the grace period of the spec, even if Grace
+	// is longer, as in the kubelet. If the pod already has a grace period from
+	// an earlier update, the grace period can only become shorter. Fractions of
+	// a second are dropped; less than a second becomes one second.
 	Grace *time.Duration
 	// Evict marks the termination as an eviction: see
 	// [Workers.ShouldPodContentBeRemoved].

@@ -3,6 +3,7 @@ package podworker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -158,8 +159,12 @@ func (w *Workers) logFailure(t *syncRun) {
 	if wished.collect(t.info.Err); !wished.plain {
 		level = slog.LevelDebug
 	}
-	w.cfg.Logger.Log(t.ctx, level, "sync of a pod failed, it will be retried",
-		"podUID", t.info.UID, "type", t.info.Type.String(), "phase", t.info.Phase.String(), "err", t.info.Err)
+	name := ""
+	if p := t.info.Pod; p != nil {
+		name = p.Namespace + "/" + p.Name
+	}
+	w.cfg.Logger.Log(t.ctx, level, "sync of a pod failed, will retry",
+		"pod", name, "podUID", t.info.UID, "type", t.info.Type.String(), "phase", t.info.Phase.String(), "err", t.info.Err)
 }
 
 // status returns a status that is new enough. In the phases Terminating and
@@ -172,7 +177,10 @@ func (w *Workers) status(t *syncRun) (*podcache.Status, error) {
 		if err == nil && s == nil {
 			err = errors.New("the cache returned no status")
 		}
-		return s, err
+		if err != nil {
+			return nil, fmt.Errorf("read the state of the pod in the runtime: %w", err)
+		}
+		return s, nil
 	}
 	if s, err := w.awaitStatus(t.ctx, t); err == nil && s != nil {
 		return s, nil

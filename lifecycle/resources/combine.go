@@ -15,7 +15,8 @@ import (
 // or the same device path, CDI device, variable, mount path, annotation or
 // resource, the error names both ledgers and the conflict. After an error the
 // function still calls the other ledgers. In a conflict, the Injection contains
-// the entry of the first ledger, except that CPUs or Mems are empty.
+// the entry of the first ledger. A conflict about CPUs or Mems leaves that
+// field empty.
 func Combine[L Ledger](ledgers ...L) func(context.Context, ContainerRequest) (Injection, error) {
 	ledgers = slices.Clone(ledgers)
 	return func(ctx context.Context, r ContainerRequest) (Injection, error) {

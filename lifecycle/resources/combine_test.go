@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// gives is a ledger that implements only Name and Container.
+// gives is an allocator that implements only Name and Container.
 type gives struct {
 	resources.Ledger
 
@@ -51,7 +51,7 @@ func TestCombine_Merges(t *testing.T) {
 		Env: map[string]string{"A": "1", "B": "2"}, Mounts: []*runtimeapi.Mount{mount}, Annotations: map[string]string{"a": "1", "b": "2"},
 		Health: []corev1.ResourceStatus{health},
 	}, got)
-	require.Equal(t, map[string]string{"A": "1"}, env, "what a ledger returns is left as it is")
+	require.Equal(t, map[string]string{"A": "1"}, env, "the allocator's result must not be modified")
 
 	got, err = resources.Combine[resources.Allocator]()(t.Context(), resources.ContainerRequest{})
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestCombine_NamesBothAllocatorsInConflict(t *testing.T) {
 	got, err := resources.Combine(gives{name: "a", in: full}, gives{name: "b", in: full})(t.Context(), resources.ContainerRequest{})
 	require.ErrorContains(t, err, "both set CPUs")
 	require.ErrorContains(t, err, "both set annotation key")
-	require.Empty(t, got.CPUs, "a running container keeps what it has")
+	require.Empty(t, got.CPUs, "a running container must keep its CPUs")
 }
 
 func TestCombine_ErrorNamesItsAllocatorAndHidesNoOther(t *testing.T) {
@@ -92,7 +92,7 @@ func TestCombine_ErrorNamesItsAllocatorAndHidesNoOther(t *testing.T) {
 	)(t.Context(), resources.ContainerRequest{})
 	require.EqualError(t, err, "allocator fpga: the device is gone")
 	require.ErrorIs(t, err, broken)
-	require.Equal(t, "2", got.CPUs, "the CPUs of a running container follow the other one")
+	require.Equal(t, "2", got.CPUs, "the CPUs of a running container must come from the other allocator")
 }
 
 func TestCombine_OneAllocatorMayNameAThingTwice(t *testing.T) {

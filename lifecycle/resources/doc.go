@@ -24,8 +24,9 @@
 //  1. If two allocators set the same entry of a container's Injection, the
 //     container is not created, and the message of its waiting state names both
 //     allocators.
-//  2. Combine calls the ledgers in order, merges their Injections in the same
-//     order, and does not modify these Injections.
+//  2. Combine calls the allocators, or other implementations of [Ledger], in
+//     order. It merges their Injections in the same order, and does not modify
+//     these Injections.
 //
 // # Goroutines and locking
 //

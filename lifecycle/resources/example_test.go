@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// pinning gives Guaranteed pods exclusive CPUs. All other pods share the
-// remaining CPUs, and at least one CPU always remains for them.
+// pinning assigns exclusive CPUs to Guaranteed pods. All other pods share the remaining CPUs,
+// and at least one CPU always remains for them.
 type pinning struct {
 	mu     sync.Mutex
 	shared cpuset.CPUSet

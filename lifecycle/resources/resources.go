@@ -42,8 +42,8 @@ type Ledger interface {
 	// Restore is called once, before the first Admit. found contains the
 	// runtime's state of this agent's pods that have not ended, with their
 	// running and exited containers. The instances of one container are sorted,
-	// the newest first. The annotations of containers include those of earlier
-	// Injections.
+	// the newest first. The annotations of containers include the Annotations
+	// of earlier Injections.
 	Restore(ctx context.Context, found []*podcache.Status) error
 	// Container returns what a container gets. The Runner calls Container
 	// before it creates an instance, and in each sync of the pod while the
@@ -70,8 +70,8 @@ type ContainerRequest struct {
 
 // Injection is what a container gets in addition to its spec. If the spec has a
 // variable with the same name or a mount at the same path, the spec takes
-// precedence, as in the kubelet; its mount is on top. The Runner does not
-// modify the objects to which an Injection refers.
+// precedence, as in the kubelet: the mount in the spec hides the injected
+// mount. The Runner does not modify the objects to which an Injection refers.
 type Injection struct {
 	Devices    []*runtimeapi.Device
 	CDIDevices []*runtimeapi.CDIDevice

@@ -38,8 +38,8 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 }
 
-// The mount table is read twice for the termination of a pod. Target: 1 ms for
-// 1,000 mounts.
+// The mount table is read twice during the termination of a pod. Target: 1 ms for 1,000
+// mounts.
 func BenchmarkParseMountInfo(b *testing.B) {
 	var text strings.Builder
 	for i := range 1000 {

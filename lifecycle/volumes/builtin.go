@@ -50,7 +50,7 @@ func (l local) dir(r Ref) string { return folderOf(r.PodUID, l.name, r.Volume) }
 
 // modeNotReady is the mode of a volume's directory until SetUp has set the
 // directory's group and final mode. If the directory still has this mode in the
-// next SetUp, the previous SetUp was interrupted. It is assumed that no
+// next SetUp, the previous SetUp was interrupted. SetUp assumes that no
 // container gives the directory this mode, because only root could then enter
 // the directory. The usual umasks do not change this mode.
 const modeNotReady fs.FileMode = 0o600
@@ -59,15 +59,21 @@ const modeNotReady fs.FileMode = 0o600
 // change a directory that is ready.
 func (l local) folder(r Request) error { return l.makeFolder(r, nil) }
 
-// memoryFolder does the same as folder, and mounts a tmpfs on the directory. If
-// sizeBytes is 0, the tmpfs has the system's default size.
+// memoryFolder creates a volume's directory like folder, and mounts a tmpfs on
+// the directory. If sizeBytes is 0, the tmpfs has the system's default size.
 func (l local) memoryFolder(r Request, sizeBytes int64) error {
 	return l.makeFolder(r, func() error { return l.mountMemory(r, sizeBytes) })
 }
 
-func (l local) makeFolder(r Request, mount func() error) error {
-	root, dir := r.batch.root, l.dir(r.Ref)
-	if err := root.Mkdir(dir, modeNotReady); err != nil && !errors.Is(err, fs.ErrExist) {
+func (l local) makeFolder(r Request, mount func() error) (err error) {
+	dir := l.dir(r.Ref)
+	parent, err := r.batch.root.OpenRoot(path.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, parent.Close()) }()
+	name := path.Base(dir)
+	if err := parent.Mkdir(name, modeNotReady); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if mount != nil {
@@ -75,17 +81,21 @@ func (l local) makeFolder(r Request, mount func() error) error {
 			return err
 		}
 	}
-	info, err := root.Lstat(dir)
+	info, err := parent.Lstat(name)
 	if err != nil || info.Mode() != fs.ModeDir|modeNotReady {
 		return err
 	}
 	group := fsGroup(r.Pod)
 	if group != nil {
-		if err := root.Lchown(dir, -1, int(*group)); err != nil {
+		if err := parent.Lchown(name, -1, int(*group)); err != nil {
 			return err
 		}
 	}
-	return root.Chmod(dir, modeFor(0o777, true, group))
+	mode := modeFor(0o777, true, group)
+	if mount != nil {
+		mode |= fs.ModeSticky // a tmpfs has this bit by default, and the kubelet keeps it
+	}
+	return parent.Chmod(name, mode)
 }
 
 // mountMemory mounts a tmpfs on the volume's directory, unless the directory is

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
@@ -58,6 +60,36 @@ type Config struct {
 	// Clock is used for the names of versions of a volume's contents. Default
 	// the system clock.
 	Clock clock.PassiveClock
+	// Observer has callbacks for metrics. Optional.
+	Observer Observer
+}
+
+// Observer holds optional callbacks. They are called during Mount, Refresh and
+// Unmount, concurrently for different pods, and must not block.
+type Observer struct {
+	// Mounted is called after each attempt to set up a volume, in Mount and in
+	// Refresh.
+	Mounted func(Operation)
+	// TornDown is called after each call of TearDown of a plugin. It is not
+	// called for a volume that has no directory, such as a hostPath.
+	TornDown func(Operation)
+	// Unmounted is called when no volume of a pod is left.
+	Unmounted func(pod types.UID)
+}
+
+// An Operation describes an operation on a volume.
+type Operation struct {
+	// PodUID is the UID of the pod, Volume is the name of the volume in the
+	// pod, and Plugin is the name of its plugin.
+	PodUID types.UID
+	Volume string
+	Plugin string
+	// Took is the duration of the operation. Total is the time from the start
+	// of Mount to the end of the operation. It is zero for operations outside
+	// of Mount.
+	Took, Total time.Duration
+	// Err is the error of the operation.
+	Err error
 }
 
 // Validate reports every problem with c, joined.
@@ -96,6 +128,15 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
+	}
+	if c.Observer.Mounted == nil {
+		c.Observer.Mounted = func(Operation) {}
+	}
+	if c.Observer.TornDown == nil {
+		c.Observer.TornDown = func(Operation) {}
+	}
+	if c.Observer.Unmounted == nil {
+		c.Observer.Unmounted = func(types.UID) {}
 	}
 	return c
 }

@@ -16,21 +16,23 @@
 //
 // # What you supply
 //
-// A root directory; a source of ConfigMaps and Secrets (podsource.Store); the
-// node's allocatable resources, for the downward API. Mounting a tmpfs needs
-// CAP_SYS_ADMIN on Linux; emptyDir on disk, hostPath and configMap need no
-// mounts. For each other type of volume, you supply a [Plugin]. The Manager
-// tries your plugins in order, and then the built-in plugins. The first plugin
-// that supports a volume handles it. A plugin calls [SetFSGroup] if its volumes
-// belong to the pod's fsGroup; as in the kubelet, each plugin decides this.
+// You supply a root directory, a source of ConfigMaps and Secrets
+// (podsource.Store), and the node's allocatable resources for the downward API.
+// Mounting a tmpfs needs CAP_SYS_ADMIN on Linux; emptyDir on disk, hostPath and
+// configMap need no mounts. For each other type of volume, you supply a
+// [Plugin]. The Manager tries your plugins in order, and then the built-in
+// plugins. The first plugin that supports a volume handles it. A plugin calls
+// [SetFSGroup] if its volumes belong to the pod's fsGroup; as in the kubelet,
+// each plugin decides this.
 //
 // # What it guarantees
 //
 //  1. If no plugin supports a volume, or if Supports returns an error, Mount
 //     rejects the pod before it sets up any volume. The error names every
-//     unsupported volume: an [*Error] has the volume's name and type. Its text
-//     is that of the kubelet's event [FailedMount]. For a pod that already
-//     runs, Refresh reports unsupported volumes and updates the other volumes.
+//     unsupported volume: an [*Error] has the volume's name and type. The text
+//     of an *Error is the text of the kubelet's event [FailedMount]. For a pod
+//     that already runs, Refresh reports unsupported volumes and updates the
+//     other volumes.
 //  2. A process that opens ..data in a volume sees one version of the volume's
 //     contents, never a mix of two versions; files appear and disappear
 //     together with the version. After a crash of the agent, the volume has

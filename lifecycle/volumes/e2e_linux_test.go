@@ -20,7 +20,7 @@ import (
 // real returns a node with real mounts. Mounts of a failed test are unmounted.
 func real(t *testing.T) *node {
 	t.Helper()
-	require.Zero(t, os.Getuid(), "these tests mount: run them as root")
+	require.Zero(t, os.Getuid(), "these tests mount file systems: run them as root")
 	n := newNode(t, func(c *volumes.Config) { c.Mounter = volumes.NewMounter() })
 	t.Cleanup(func() {
 		mounts, err := volumes.NewMounter().Mounts()
@@ -56,7 +56,7 @@ func TestE2ETmpfs(t *testing.T) {
 	require.ErrorIs(t, os.WriteFile(paths["m"]+"/big", make([]byte, 2<<20), 0o600), unix.ENOSPC)
 	info, err := os.Stat(paths["m"])
 	require.NoError(t, err)
-	require.Equal(t, os.ModeDir|os.ModeSetgid|0o777, info.Mode())
+	require.Equal(t, os.ModeDir|os.ModeSetgid|os.ModeSticky|0o777, info.Mode())
 
 	require.NoError(t, os.WriteFile(paths["m"]+"/held", nil, 0o600))
 	held, err := os.Open(paths["m"] + "/held")
@@ -68,8 +68,8 @@ func TestE2ETmpfs(t *testing.T) {
 	require.NoDirExists(t, n.root+"/pods/uid-1")
 }
 
-// A bind mount of the host's data in a pod's directory: the mount is removed,
-// the data stays.
+// A bind mount of the host's data in a pod's directory: the mount must be removed, and the
+// data kept.
 func TestE2EBindMount(t *testing.T) {
 	n := real(t)
 	host := t.TempDir()
@@ -82,10 +82,10 @@ func TestE2EBindMount(t *testing.T) {
 	for range 2 {
 		require.NoError(t, unix.Mount(host, target, "", unix.MS_BIND, ""))
 	}
-	require.NoError(t, unix.Mount("tmpfs", host+"/deep", "tmpfs", 0, ""), "a mount below the bind's source is not below its target")
+	require.NoError(t, unix.Mount("tmpfs", host+"/deep", "tmpfs", 0, ""), "a later mount below the source must not appear below the target")
 	require.NoError(t, unix.Unmount(host+"/deep", 0))
 
-	// A mount that can't be removed keeps all data.
+	// A mount that cannot be removed protects all data.
 	held, err := os.Open(target + "/deep/keep")
 	require.NoError(t, err)
 	require.ErrorIs(t, n.Unmount(t.Context(), "uid-1"), unix.EBUSY)
@@ -102,8 +102,8 @@ func TestE2EMountsFail(t *testing.T) {
 	require.ErrorIs(t, m.Tmpfs(t.TempDir()+"/none", 0), unix.ENOENT)
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink("/proc", dir+"/link"))
-	require.NoError(t, m.Unmount(dir+"/link"), "nothing is mounted there")
-	require.FileExists(t, "/proc/self/stat", "links are not followed")
+	require.NoError(t, m.Unmount(dir+"/link"), "unmounting a path without a mount must succeed")
+	require.FileExists(t, "/proc/self/stat", "links must not be followed")
 }
 
 func TestE2EUnmount_OfWhatIsNotMounted(t *testing.T) {

@@ -21,7 +21,7 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(root)
-	manager, err := volumes.New(volumes.Config{Root: root, Mounter: &mounter{}}) // leave Mounter out where tmpfs can be mounted
+	manager, err := volumes.New(volumes.Config{Root: root, Mounter: &mounter{}}) // omit Mounter if tmpfs can be mounted
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -74,12 +74,12 @@ func (scratch) SetUp(_ context.Context, r volumes.Request) (volumes.Mount, error
 	m := volumes.Mount{Path: r.Dir}
 	if err := os.Mkdir(r.Dir, 0o750); err != nil {
 		if os.IsExist(err) {
-			return m, nil // nothing is left to be done
+			return m, nil // the volume is already set up
 		}
 		return volumes.Mount{}, err
 	}
 	if err := volumes.SetFSGroup(r.Pod, m); err != nil {
-		return volumes.Mount{}, errors.Join(err, os.Remove(r.Dir)) // the next call begins anew
+		return volumes.Mount{}, errors.Join(err, os.Remove(r.Dir)) // the next call starts again
 	}
 	return m, nil
 }
@@ -88,7 +88,7 @@ func (scratch) TearDown(context.Context, volumes.Ref) error { return nil } // th
 
 func (scratch) Usage(context.Context, volumes.Ref) (*volumes.Usage, error) { return nil, nil }
 
-// An agent has its own volume type, which is tried before the built-in ones.
+// This agent has its own volume type, which is tried before the built-in types.
 func ExamplePlugin() {
 	root, err := os.MkdirTemp("", "volumes")
 	if err != nil {

@@ -28,8 +28,8 @@ type mounter struct {
 	mu     sync.Mutex
 	mounts []volumes.MountPoint
 	sizes  map[string]int64
-	// stuck are targets that can't be unmounted. tmpfsErr and mountsErr are the
-	// errors of Tmpfs and Mounts.
+	// stuck is a target whose unmount fails. tmpfsErr and mountsErr are the errors of Tmpfs
+	// and Mounts.
 	stuck               string
 	tmpfsErr, mountsErr error
 	// onUnmount is called with every target.
@@ -117,7 +117,7 @@ func (o *objects) set(name string, data map[string]string) {
 	o.configMaps[name] = &corev1.ConfigMap{Data: data}
 }
 
-// node is a Manager with fakes for everything it uses.
+// node is a Manager with fakes of all its collaborators.
 type node struct {
 	*volumes.Manager
 	root    string
@@ -179,7 +179,7 @@ func emptyDir() corev1.VolumeSource {
 	return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 }
 
-// in returns the contents of a volume: files by path, with their modes.
+// in returns the contents of a volume: the files by path, with their modes.
 func in(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

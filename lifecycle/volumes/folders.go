@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -54,23 +55,24 @@ func (f pluginFolder) empty() bool { return f.isDir && len(f.volumes) == 0 }
 // directory is not a directory but a link or a file, folders returns it without
 // volumes, because a link may lead out of the pod's directory.
 func (m *Manager) folders(root *os.Root, uid types.UID) (folders []pluginFolder, err error) {
-	pod := path.Join(podsDir, string(uid))
-	if !isFolder(root, pod) {
-		return nil, nil
-	}
-	all := path.Join(pod, volumesDir)
-	plugins, err := entries(root, all)
-	if err != nil {
+	dir := path.Join(podsDir, string(uid), volumesDir)
+	all, err := openFolder(root, dir)
+	if all == nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, all.Close()) }()
+	plugins, err := safeopen.ReadDir(all, ".")
+	if err != nil {
+		return nil, removed(err)
+	}
 	for _, p := range plugins {
-		f := pluginFolder{name: strings.ReplaceAll(p.Name(), "~", "/"), plugin: m.byFolder[p.Name()], dir: path.Join(all, p.Name()), isDir: p.IsDir()}
-		volumes, err := entries(root, f.dir)
+		f := pluginFolder{name: strings.ReplaceAll(p.Name(), "~", "/"), plugin: m.byFolder[p.Name()], dir: path.Join(dir, p.Name()), isDir: p.IsDir()}
+		volumes, err := names(all, p.Name())
 		if err != nil {
 			return nil, err
 		}
-		for _, v := range volumes {
-			f.volumes = append(f.volumes, path.Join(f.dir, v.Name()))
+		for _, name := range volumes {
+			f.volumes = append(f.volumes, path.Join(f.dir, name))
 		}
 		folders = append(folders, f)
 	}
@@ -82,16 +84,23 @@ func isFolder(root *os.Root, dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// entries returns the entries of a directory. It returns nil if dir is not a
-// directory.
-func entries(root *os.Root, dir string) ([]fs.DirEntry, error) {
-	if !isFolder(root, dir) {
+// openFolder opens a directory. It returns nil if dir is not a directory. The
+// caller closes the directory.
+func openFolder(root *os.Root, dir string) (*os.Root, error) {
+	folder, err := safeopen.Folder(root, dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
-	folder, err := safeopen.Folder(root, dir)
-	if err != nil {
-		return nil, removed(err)
+	return folder, err
+}
+
+// names returns the sorted names in a directory. It returns nil if dir is not a
+// directory.
+func names(root *os.Root, dir string) (found []string, err error) {
+	folder, err := openFolder(root, dir)
+	if folder == nil {
+		return nil, err
 	}
-	found, err := fs.ReadDir(folder.FS(), ".")
+	found, err = safeopen.ReadNames(folder, ".")
 	return found, errors.Join(removed(err), folder.Close())
 }

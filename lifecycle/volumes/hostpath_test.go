@@ -47,8 +47,8 @@ func TestHostPath(t *testing.T) {
 		{"a character device", corev1.HostPathCharDev, "/dev/null", ""},
 		{"a file is no character device", corev1.HostPathCharDev, dir + "/file", failed + dir + "/file is not a character device"},
 		{"a character device is no block device", corev1.HostPathBlockDev, "/dev/null", failed + "/dev/null is not a block device"},
-		{"a type that is none", "Pipe", dir + "/file", "Pipe is an invalid volume type"},
-		{"a way upwards", "", dir + "/a/../../b", "hostPath: " + dir + "/a/../../b must not contain '..'"},
+		{"an invalid type", "Pipe", dir + "/file", "Pipe is an invalid volume type"},
+		{"a path with ..", "", dir + "/a/../../b", "hostPath: " + dir + "/a/../../b must not contain '..'"},
 		{"dots in a name are fine", "", dir + "/a..b", ""},
 		{"a path from nowhere", corev1.HostPathDirectoryOrCreate, "from-nowhere", "hostPath: from-nowhere is not an absolute path"},
 		{"no path", "", "", "hostPath: the path is empty"},
@@ -70,7 +70,7 @@ func TestHostPath(t *testing.T) {
 	}
 	data, err := os.ReadFile(dir + "/file")
 	require.NoError(t, err)
-	require.Equal(t, "x", string(data), "what was there stays")
+	require.Equal(t, "x", string(data), "the existing file must be kept")
 	info, err := os.Stat(filepath.Join(dir, "new/deep"))
 	require.NoError(t, err)
 	require.True(t, info.IsDir())

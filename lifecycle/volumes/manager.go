@@ -3,14 +3,13 @@ package volumes
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
-	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -138,16 +137,16 @@ func kindOf(source *corev1.VolumeSource) string {
 
 // fieldsOf returns the names of the fields that are set in a part of an API
 // object, separated by commas.
-func fieldsOf(part any) string {
-	data, err := json.Marshal(part)
-	fields := map[string]json.RawMessage{}
-	if err == nil {
-		err = json.Unmarshal(data, &fields)
+func fieldsOf[T corev1.VolumeSource | corev1.VolumeProjection](part *T) string {
+	var names []string
+	for f, value := range reflect.ValueOf(part).Elem().Fields() {
+		if !value.IsZero() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names = append(names, name)
+		}
 	}
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }
 
 // used yields the volumes that containers mount, with their indexes in the

@@ -70,22 +70,22 @@ func TestPayloads(t *testing.T) {
 			}),
 			want: map[string]string{"x/y/z": "-r-------- 1", "b": "-r--r--r-- 2"},
 		},
-		{name: "a key that is not there", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("c", "c")} }), err: "configmap references non-existent config key: c"},
+		{name: "a missing key", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("c", "c")} }), err: "configmap references non-existent config key: c"},
 		{
-			name: "an optional key that is not there",
+			name: "a missing optional key",
 			source: cm(func(s *corev1.ConfigMapVolumeSource) {
 				s.Optional = &yes
 				s.Items = []corev1.KeyToPath{key("c", "c"), key("a", "a")}
 			}),
 			want: map[string]string{"a": "-rw-r--r-- 1"},
 		},
-		{name: "a ConfigMap that is not there", source: configMap("no"), err: `configmaps "no" not found`},
-		{name: "an optional one", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Name = "no"; s.Optional = &yes }), want: map[string]string{}},
+		{name: "a missing ConfigMap", source: configMap("no"), err: `configmaps "no" not found`},
+		{name: "a missing optional ConfigMap", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Name = "no"; s.Optional = &yes }), want: map[string]string{}},
 		{name: "a path upwards", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "../../x")} }), err: "invalid path: must not start with '..': ../../x"},
-		{name: "a path of ours", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "..data")} }), err: "invalid path: must not start with '..': ..data"},
+		{name: "a path that the volume itself uses", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "..data")} }), err: "invalid path: must not start with '..': ..data"},
 		{name: "an absolute path", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "/etc/x")} }), err: "invalid path: must be relative path: /etc/x"},
 		{name: "no path", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "")} }), err: "invalid path: must not be empty"},
-		{name: "a path that is folder and file", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "x"), key("b", "x/y")} }), err: `invalid path "x/y": "x" is a file`},
+		{name: "a path that is both directory and file", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "x"), key("b", "x/y")} }), err: `invalid path "x/y": "x" is a file`},
 		{name: "a long name", source: cm(func(s *corev1.ConfigMapVolumeSource) {
 			s.Items = []corev1.KeyToPath{key("a", strings.Repeat("n", 256))}
 		}), err: "invalid path: filenames must be less than or equal to 255 characters"},
@@ -95,9 +95,9 @@ func TestPayloads(t *testing.T) {
 		{name: "a path with a zero byte", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "a\x00b")} }), err: `invalid path: "a\x00b"`},
 
 		{name: "a whole Secret", source: secret(func(*corev1.SecretVolumeSource) {}), want: map[string]string{"user": "-rw-r--r-- me", "pass": "-rw-r--r-- word"}},
-		{name: "a Secret's key that is not there", source: secret(func(s *corev1.SecretVolumeSource) { s.Items = []corev1.KeyToPath{key("c", "c")} }), err: "references non-existent secret key: c"},
-		{name: "a Secret that is not there", source: secret(func(s *corev1.SecretVolumeSource) { s.SecretName = "no" }), err: `secrets "no" not found`},
-		{name: "an optional Secret", source: secret(func(s *corev1.SecretVolumeSource) { s.SecretName = "no"; s.Optional = &yes }), want: map[string]string{}},
+		{name: "a missing key of a Secret", source: secret(func(s *corev1.SecretVolumeSource) { s.Items = []corev1.KeyToPath{key("c", "c")} }), err: "references non-existent secret key: c"},
+		{name: "a missing Secret", source: secret(func(s *corev1.SecretVolumeSource) { s.SecretName = "no" }), err: `secrets "no" not found`},
+		{name: "a missing optional Secret", source: secret(func(s *corev1.SecretVolumeSource) { s.SecretName = "no"; s.Optional = &yes }), want: map[string]string{}},
 
 		{
 			name: "fields",
@@ -114,9 +114,10 @@ func TestPayloads(t *testing.T) {
 		{name: "a limit in thousandths", source: down(amount("main", "limits.cpu", "1m")), want: map[string]string{"f": "-rw-r--r-- 1500"}},
 		{name: "memory in Mi", source: down(amount("main", "limits.memory", "1Mi")), want: map[string]string{"f": "-rw-r--r-- 64"}},
 		{name: "a request", source: down(amount("main", "requests.memory", "1Ki")), want: map[string]string{"f": "-rw-r--r-- 0"}},
-		{name: "a limit that is the node's", source: down(amount("init", "limits.memory", "1Gi")), want: map[string]string{"f": "-rw-r--r-- 8"}},
+		{name: "a limit that defaults to the node's allocatable", source: down(amount("init", "limits.memory", "1Gi")), want: map[string]string{"f": "-rw-r--r-- 8"}},
 		{name: "huge pages", source: down(amount("main", "limits.hugepages-2Mi", "1Mi")), want: map[string]string{"f": "-rw-r--r-- 0"}},
-		{name: "a limit that nobody knows", source: down(amount("main", "limits.ephemeral-storage", "")), err: `downwardAPI item "f": container main has no limits.ephemeral-storage, and the node's allocatable ephemeral-storage is unknown`},
+		{name: "a negative divisor", source: down(amount("main", "requests.cpu", "-1")), err: `downwardAPI item "f": divisor -1 is not positive`},
+		{name: "a limit that neither container nor node has", source: down(amount("main", "limits.ephemeral-storage", "")), err: `downwardAPI item "f": container main has no limits.ephemeral-storage, and the node's allocatable ephemeral-storage is unknown`},
 		{name: "no such container", source: down(amount("no", "limits.cpu", "")), err: `downwardAPI item "f": container no not found`},
 		{name: "no such resource", source: down(amount("main", "limits.gpu", "")), err: `downwardAPI item "f": unsupported container resource : limits.gpu`},
 		{name: "neither limit nor request", source: down(amount("main", "some.cpu", "")), err: `downwardAPI item "f": unsupported container resource : some.cpu`},
@@ -149,7 +150,7 @@ func TestPayloads(t *testing.T) {
 			if tc.err != "" {
 				require.EqualError(t, err, `MountVolume.SetUp failed for volume "v" : `+tc.err)
 				require.Nil(t, paths)
-				require.Empty(t, n.mounter.targets(), "nothing is left")
+				require.Empty(t, n.mounter.targets(), "no mount must be left")
 				require.NoError(t, n.Unmount(t.Context(), p.UID))
 				return
 			}
@@ -182,8 +183,8 @@ func TestMount_MissingOnTheNode(t *testing.T) {
 		}, "failed to fetch token: broken"},
 		{"no ConfigMaps", configMap("cm"), func(c *volumes.Config) { c.Objects = nil }, `configmap "cm": ConfigMaps are not available on this node`},
 		{"no Secrets", secret, func(c *volumes.Config) { c.Objects = nil }, `secret "s": secrets are not available on this node`},
-		{"nobody knows about ConfigMaps", configMap("cm"), func(c *volumes.Config) { c.Objects = &objects{err: broken} }, "broken"},
-		{"nobody knows about Secrets", secret, func(c *volumes.Config) { c.Objects = &objects{err: broken} }, "broken"},
+		{"the lookup of the ConfigMap fails", configMap("cm"), func(c *volumes.Config) { c.Objects = &objects{err: broken} }, "broken"},
+		{"the lookup of the Secret fails", secret, func(c *volumes.Config) { c.Objects = &objects{err: broken} }, "broken"},
 		{"a tmpfs that can't be mounted", secret, func(c *volumes.Config) { c.Mounter = &mounter{tmpfsErr: broken} }, "broken"},
 		{"mounts that can't be listed", secret, func(c *volumes.Config) { c.Mounter = &mounter{mountsErr: broken} }, "list mounts: broken"},
 	} {
@@ -200,7 +201,7 @@ func TestMount_MissingOnTheNode(t *testing.T) {
 	}
 }
 
-// Optional applies to objects that are known not to exist.
+// Optional applies only to objects that are known not to exist.
 func TestMount_OptionalObjectThatIsUnknown(t *testing.T) {
 	t.Parallel()
 	yes := true
@@ -228,7 +229,7 @@ MountVolume.SetUp failed for volume "a/b" : the name is not a valid volume name
 MountVolume.SetUp failed for volume "ok" : the pod has several volumes of this name`)
 	uids, err := n.Pods()
 	require.NoError(t, err)
-	require.Empty(t, uids, "nothing was done")
+	require.Empty(t, uids, "no plugin must be called")
 	require.Equal(t, "FailedMount", volumes.FailedMount)
 }
 
@@ -261,7 +262,7 @@ func TestMount_OnlyUsedVolumes(t *testing.T) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
-		require.Equal(t, os.ModeDir|0o777, info.Mode(), "whatever the umask is")
+		require.Equal(t, os.ModeDir|0o777, info.Mode(), "the mode must not depend on the umask")
 	}
 }
 
@@ -275,14 +276,14 @@ func TestMemory(t *testing.T) {
 		init      string
 		want      int64
 	}{
-		{name: "nothing bounds it"},
-		{name: "its own limit", own: limit("1Mi"), want: 1 << 20},
+		{name: "no limit"},
+		{name: "the volume's limit", own: limit("1Mi"), want: 1 << 20},
 		{name: "the node", node: "4Mi", want: 4 << 20},
-		{name: "its containers", node: "4Mi", main: "2Mi", want: 2 << 20},
-		{name: "its containers and those before", node: "4Mi", main: "2Mi", init: "1Mi", want: 3 << 20},
-		{name: "one of them has no limit", node: "4Mi", main: "2Mi", init: "0", want: 4 << 20},
+		{name: "the containers' limits", node: "4Mi", main: "2Mi", want: 2 << 20},
+		{name: "the limits of the containers and init containers", node: "4Mi", main: "2Mi", init: "1Mi", want: 3 << 20},
+		{name: "an init container has no limit", node: "4Mi", main: "2Mi", init: "0", want: 4 << 20},
 		{name: "the pod", node: "4Mi", main: "2Mi", pod: "3Mi", want: 3 << 20},
-		{name: "its own limit is above", own: limit("8Mi"), node: "4Mi", main: "2Mi", want: 2 << 20},
+		{name: "the volume's limit is above the containers' limits", own: limit("8Mi"), node: "4Mi", main: "2Mi", want: 2 << 20},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -301,7 +302,7 @@ func TestMemory(t *testing.T) {
 			if tc.pod != "" {
 				p.Spec.Resources = &corev1.ResourceRequirements{Limits: list(tc.pod)}
 			}
-			for range 2 { // the second time it is there
+			for range 2 { // in the second call it already exists
 				paths, err := n.Mount(t.Context(), p)
 				require.NoError(t, err)
 				require.Equal(t, []string{paths["v"]}, n.mounter.targets())
@@ -332,7 +333,7 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	uids, err := l.Pods()
 	require.NoError(t, err)
 	require.Empty(t, uids)
-	require.NoError(t, l.Unmount(t.Context(), "uid-1"), "where there never was anything")
+	require.NoError(t, l.Unmount(t.Context(), "uid-1"), "unmounting a pod without volumes must succeed")
 }
 
 // A failed volume leaves no directory, so that a pod that never starts needs no
@@ -355,8 +356,7 @@ func TestMount_RejectedVolumesLeaveNothing(t *testing.T) {
 	require.Empty(t, n.mounter.targets())
 }
 
-// A container that crashed starts again although the objects of its volumes
-// were deleted.
+// A crashed container starts again even if the objects of its volumes were deleted.
 func TestMount_ReadyVolumesStayReady(t *testing.T) {
 	n := newNode(t, nil)
 	p := podOf(vol("cm", configMap("cm")), vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}))
@@ -366,7 +366,7 @@ func TestMount_ReadyVolumesStayReady(t *testing.T) {
 	delete(n.objects.configMaps, "cm")
 	n.objects.secrets["s"].Data = map[string][]byte{"..": []byte("no name of a file")}
 	for _, l := range []*node{n, newNode(t, func(c *volumes.Config) {
-		c.Root, c.Mounter, c.Objects = n.root, n.mounter, n.objects // the agent was started anew
+		c.Root, c.Mounter, c.Objects = n.root, n.mounter, n.objects // the agent was restarted
 	})} {
 		again, err := l.Mount(t.Context(), p)
 		require.NoError(t, err)
@@ -376,14 +376,14 @@ func TestMount_ReadyVolumesStayReady(t *testing.T) {
 		require.ErrorContains(t, err, `volume "cm" : configmaps "cm" not found`)
 		require.ErrorContains(t, err, `volume "s" : invalid path`)
 	}
-	// A volume that was never set up fails the pod.
+	// The pod fails if a volume was never set up.
 	p.Spec.Volumes = append(p.Spec.Volumes, vol("new", configMap("cm")))
 	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "new"})
 	_, err = n.Mount(t.Context(), p)
 	require.EqualError(t, err, `MountVolume.SetUp failed for volume "new" : configmaps "cm" not found`)
 }
 
-// A manifest that names one key or field many times uses more memory than its
+// A manifest that refers to one key or field many times needs more memory than its own
 // length.
 func TestMount_FilesOfAPodAreBounded(t *testing.T) {
 	t.Parallel()
@@ -429,12 +429,12 @@ func TestMount_FilesOfAPodAreBounded(t *testing.T) {
 			pod.Annotations["note"] = strings.Repeat("x", each)
 			_, err := n.Mount(t.Context(), pod)
 			require.ErrorContains(t, err, `volume "last"`)
-			require.ErrorContains(t, err, "the files in the pod's volumes are larger than 64 MiB together")
-			require.Empty(t, n.mounter.targets(), "nothing was made for it")
+			require.ErrorContains(t, err, "the files in the pod's volumes have more than 64 MiB in total")
+			require.Empty(t, n.mounter.targets(), "no volume must be created")
 
 			pod.Spec.Volumes = all[:len(all)-1]
 			_, err = n.Mount(t.Context(), pod)
-			require.NoError(t, err, "the bound is of one call")
+			require.NoError(t, err, "the limit must apply per call")
 			require.NoError(t, n.Refresh(t.Context(), pod))
 		})
 	}

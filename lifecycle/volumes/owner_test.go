@@ -45,7 +45,7 @@ func TestFSGroup(t *testing.T) {
 	require.NoError(t, err)
 	for path, want := range map[string]fs.FileMode{
 		paths["e"]:                     fs.ModeDir | fs.ModeSetgid | 0o777,
-		paths["s"]:                     fs.ModeDir | fs.ModeSetgid | 0o777,
+		paths["s"]:                     fs.ModeDir | fs.ModeSetgid | fs.ModeSticky | 0o777,
 		paths["s"] + "/deep/pass":      0o440,
 		paths["s"] + "/..data/deep":    fs.ModeDir | fs.ModeSetgid | 0o755,
 		paths["s"] + "/..data/../deep": fs.ModeDir | fs.ModeSetgid | 0o755,
@@ -55,7 +55,7 @@ func TestFSGroup(t *testing.T) {
 		require.Equal(t, group, gid, path)
 	}
 
-	// A change of the group is a new version of the contents.
+	// After a change of the group, the volume gets a new version of its contents.
 	before, err := os.Readlink(paths["s"] + "/..data")
 	require.NoError(t, err)
 	require.NoError(t, n.Refresh(t.Context(), p))
@@ -68,8 +68,8 @@ func TestFSGroup(t *testing.T) {
 	got, _ := mode(t, paths["s"]+"/deep/pass")
 	require.Equal(t, fs.FileMode(0o400), got)
 
-	// Modes that a container has set on its directory are kept: databases
-	// require 0700.
+	// Modes that a container has set on its directory are kept, because databases require
+	// 0700.
 	for _, own := range []fs.FileMode{0o755, 0o700} {
 		require.NoError(t, os.Chmod(paths["e"], own))
 		_, err = n.Mount(t.Context(), p)
@@ -79,8 +79,8 @@ func TestFSGroup(t *testing.T) {
 	}
 }
 
-// A token is readable only by the containers' user if they all have the same
-// known one, and by the group if there is an fsGroup.
+// A token is readable only by the containers' user if all containers have the same known
+// user, and also by the group if there is an fsGroup.
 func TestTokenOwner(t *testing.T) {
 	me, other := int64(os.Getuid()), int64(os.Getuid()+1)
 	user := func(uid *int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: uid} }
@@ -90,11 +90,11 @@ func TestTokenOwner(t *testing.T) {
 		first, init *corev1.SecurityContext
 		want        fs.FileMode
 	}{
-		{"nobody says", nil, nil, nil, 0o644},
-		{"the pod says", &corev1.PodSecurityContext{RunAsUser: &me}, nil, nil, 0o600},
-		{"both say the same", nil, user(&me), user(&me), 0o600},
-		{"one does not say", nil, user(&me), nil, 0o644},
-		{"they differ", &corev1.PodSecurityContext{RunAsUser: &me}, nil, user(&other), 0o644},
+		{"no user is set", nil, nil, nil, 0o644},
+		{"the pod sets the user", &corev1.PodSecurityContext{RunAsUser: &me}, nil, nil, 0o600},
+		{"both containers set the same user", nil, user(&me), user(&me), 0o600},
+		{"one container sets no user", nil, user(&me), nil, 0o644},
+		{"the containers set different users", &corev1.PodSecurityContext{RunAsUser: &me}, nil, user(&other), 0o644},
 		{"a group", &corev1.PodSecurityContext{FSGroup: new(someGroup())}, nil, nil, 0o640},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestSetFSGroup(t *testing.T) {
 	m := volumes.Mount{Path: dir, ReadOnly: true}
 	require.NoError(t, volumes.SetFSGroup(p, m))
 	top, _ := mode(t, dir)
-	require.Equal(t, fs.ModeDir|0o700, top, "there is no group")
+	require.Equal(t, fs.ModeDir|0o700, top, "without a group, the mode must be 0700")
 
 	policy := corev1.FSGroupChangeOnRootMismatch
 	p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, FSGroupChangePolicy: &policy}
@@ -156,12 +156,12 @@ func TestSetFSGroup(t *testing.T) {
 	m.ReadOnly = false
 	check(fs.ModeDir|fs.ModeSetgid|0o770, 0o660)
 	kept, _ := mode(t, outside+"/file")
-	require.Equal(t, fs.FileMode(0o600), kept, "a link leads out")
+	require.Equal(t, fs.FileMode(0o600), kept, "the target of a link must not change")
 
 	require.NoError(t, os.Chmod(dir+"/deep/file", 0o600))
 	require.NoError(t, volumes.SetFSGroup(p, m))
 	kept, _ = mode(t, dir+"/deep/file")
-	require.Equal(t, fs.FileMode(0o600), kept, "the top folder is right")
+	require.Equal(t, fs.FileMode(0o600), kept, "nothing must change if the top directory is correct")
 	p.Spec.SecurityContext.FSGroupChangePolicy = nil
 	check(fs.ModeDir|fs.ModeSetgid|0o770, 0o660)
 	m.Path += "/missing"

@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// For any paths in a manifest, files are in the volume or the pod is rejected,
-// and the cleanup removes exactly these files.
+// For any paths in a manifest, the files are in the volume or the pod is rejected, and the
+// cleanup removes exactly these files.
 func FuzzPaths(f *testing.F) {
 	for _, path := range []string{"a", "a/b", "../x", "..data", "..data/x", "a/../../b", "/etc/x", ".", "", "a//b", "a\x00", "a\\b", ".hidden", "...", "a/..", "./a"} {
 		f.Add(path, "other")

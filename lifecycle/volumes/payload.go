@@ -53,7 +53,7 @@ type payloadBuilder struct {
 func (m *payloadBuilder) add(p payload, name string, f file) error {
 	pages := (int64(len(f.data)) + pageBytes - 1) / pageBytes
 	if m.batch.left -= max(pages, 1) * pageBytes; m.batch.left < 0 {
-		return fmt.Errorf("the files in the pod's volumes are larger than %d MiB together", MaxPodBytes>>20)
+		return fmt.Errorf("the files in the pod's volumes have more than %d MiB in total", MaxPodBytes>>20)
 	}
 	p[name] = f
 	return nil
@@ -263,8 +263,8 @@ const (
 )
 
 // validate rejects invalid paths: a path that leads out of the volume, that has
-// a file as a parent directory, or that starts with two dots. The agent uses
-// names with two dots in the volume's top directory.
+// a file as a parent directory, or that starts with two dots. The agent itself
+// uses names that start with two dots in the volume's top directory.
 func (p payload) validate() error {
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		if err := validPath(name); err != nil {

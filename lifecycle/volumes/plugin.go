@@ -65,8 +65,8 @@ type Request struct {
 	Ref
 	Pod  *corev1.Pod
 	Spec *corev1.Volume
-	// Objects and Tokens are those of [Config]. They are never nil: if they are
-	// nil in Config, each call returns an error.
+	// Objects and Tokens are the fields of [Config] with the same names. They
+	// are never nil: if they are nil in Config, each call returns an error.
 	Objects podspec.Objects
 	Tokens  podspec.TokenFunc
 

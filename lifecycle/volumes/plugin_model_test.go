@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// flaky is a volume type that attaches a disk for each volume, and fails before
-// or after that.
+// flaky is a volume type that attaches a disk for each volume, and fails before or after the
+// attachment.
 type flaky struct {
 	name     string
 	random   *rand.Rand
@@ -70,9 +70,8 @@ func (f *flaky) Usage(_ context.Context, r volumes.Ref) (*volumes.Usage, error) 
 	return &volumes.Usage{Used: 1}, nil
 }
 
-// Whatever fails, a volume that Mount returned is attached until Unmount has
-// succeeded, and nothing is attached after that, also if the agent was
-// restarted in between.
+// For any failures, a volume that Mount returned is attached until Unmount has succeeded, and
+// nothing is attached after that, even if the agent was restarted in between.
 func TestPlugin_RandomLives(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -96,7 +95,7 @@ func TestPlugin_RandomLives(t *testing.T) {
 					require.NotContains(t, dir, "/"+string(p.UID)+"/", says)
 				}
 			} else {
-				delete(ready, p.UID) // some of it may be gone
+				delete(ready, p.UID) // a failed unmount may have removed some volumes
 			}
 		case 2:
 			err := n.Refresh(t.Context(), p)
@@ -123,12 +122,12 @@ func TestPlugin_RandomLives(t *testing.T) {
 	}
 }
 
-// overlap records how many of its calls run at once.
+// overlap records how many of its calls run concurrently.
 type overlap struct {
 	mu      sync.Mutex
 	running map[types.UID]int
 	errs    []error
-	gate    chan struct{} // closed when a call of each of both pods has begun
+	gate    chan struct{} // closed when a call for each of the two pods has started
 	begun   map[types.UID]bool
 	calls   atomic.Int64
 }
@@ -175,7 +174,7 @@ func (o *overlap) Usage(ctx context.Context, r volumes.Ref) (*volumes.Usage, err
 	return nil, o.call(ctx, r.PodUID)
 }
 
-// The first call of each pod waits for that of the other, so both run
+// The first call for each pod waits for the first call for the other pod, so both run
 // concurrently.
 func TestPlugin_CallsForOnePodWaitForEachOther(t *testing.T) {
 	t.Parallel()
@@ -211,8 +210,7 @@ func TestPlugin_CallsForOnePodWaitForEachOther(t *testing.T) {
 	require.Positive(t, o.calls.Load())
 }
 
-// A plugin that hangs blocks only its pod, and the call returns when ctx is
-// done.
+// A plugin that hangs blocks only its pod, and the call returns when ctx is done.
 func TestPlugin_ThatHangsHoldsUpItsPodAlone(t *testing.T) {
 	t.Parallel()
 	o := &overlap{running: map[types.UID]int{}, begun: map[types.UID]bool{}, gate: make(chan struct{})}

@@ -24,7 +24,7 @@ type disks struct {
 
 	mu       sync.Mutex
 	calls    []string
-	err      error // of SetUp, TearDown and Usage
+	err      error // error of SetUp, TearDown and Usage
 	noFolder bool
 	usage    *volumes.Usage
 }
@@ -108,10 +108,10 @@ func TestPlugin_WholeLife(t *testing.T) {
 	p := podOf(vol("data", csi("disks")), vol("e", emptyDir()))
 	require.NoError(t, n.Unsupported(p))
 	require.NoError(t, n.Refresh(t.Context(), p))
-	require.Empty(t, d.take(), "there is nothing to bring up to date")
+	require.Empty(t, d.take(), "an unchanged volume must not be updated")
 
-	// A SetUp that fails prevents the start of the pod, whatever path it
-	// returns, and is repeated.
+	// A failed SetUp prevents the start of the pod, even if it returns a path, and is
+	// repeated.
 	d.err = errors.New("no such disk")
 	paths, readOnly, err := n.Manager.Mount(t.Context(), p)
 	require.EqualError(t, err, `MountVolume.SetUp failed for volume "data" : no such disk`)
@@ -127,26 +127,26 @@ func TestPlugin_WholeLife(t *testing.T) {
 	require.Equal(t, map[string]bool{"data": true}, readOnly)
 	require.Equal(t, []string{"set up uid-1/data", "set up uid-1/data", "set up uid-1/data"}, d.take())
 
-	// Each sync updates it, also in another agent.
+	// Each sync updates the volume, also in another agent.
 	n.objects.secrets["s"].Data["user"] = []byte("new")
 	again := n.restarted(t, d)
 	require.NoError(t, again.Refresh(t.Context(), p))
 	require.Equal(t, map[string]string{"user": "-rw------- new"}, in(t, dir))
 	d.err = &volumes.OutdatedError{Err: errors.New("the disk is busy")}
 	paths, err = again.Mount(t.Context(), p)
-	require.NoError(t, err, "it can be used as it is")
+	require.NoError(t, err, "the existing volume must be usable")
 	require.Equal(t, dir, paths["data"])
 	require.EqualError(t, again.Refresh(t.Context(), p), `MountVolume.SetUp failed for volume "data" : the disk is busy`)
 	d.take()
 
-	// It is removed without its pod. Files and mounts that TearDown leaves are
-	// removed too.
+	// The volume is removed without its pod. Files and mounts that TearDown leaves are
+	// removed, too.
 	n.mounter.mounts = []volumes.MountPoint{{Target: dir + "/mounted"}}
 	d.err = errors.New("in use")
 	require.EqualError(t, again.Unmount(t.Context(), "uid-1"), `volumes: pod uid-1: plugin example.com/disks can't tear down volume "data": in use`)
-	require.FileExists(t, dir+"/user", "nothing is done in it")
+	require.FileExists(t, dir+"/user", "the contents must not be removed")
 	require.Len(t, n.mounter.targets(), 1)
-	require.NoDirExists(t, paths["e"], "it does not hold up the others")
+	require.NoDirExists(t, paths["e"], "the failing volume must not prevent the removal of others")
 	d.err = nil
 	for range 2 {
 		require.NoError(t, again.Unmount(t.Context(), "uid-1"))
@@ -156,8 +156,7 @@ func TestPlugin_WholeLife(t *testing.T) {
 	require.Empty(t, n.mounter.targets())
 }
 
-// A volume that is elsewhere and has no directory is neither updated nor
-// removed.
+// A volume at another path without a directory is neither updated nor removed.
 func TestPlugin_WithoutFolder(t *testing.T) {
 	t.Parallel()
 	d := &disks{driver: "disks", noFolder: true}
@@ -189,10 +188,10 @@ func TestPlugin_UnknownAfterARestart(t *testing.T) {
 	require.NoError(t, os.Mkdir(n.root+"/pods/uid-1/volumes/example.com~empty", 0o750))
 	for range 2 {
 		require.EqualError(t, other.Unmount(t.Context(), p.UID), fmt.Sprintf(
-			`volumes: pod uid-1: plugin "example.com/disks" is unknown to this agent, its volumes are kept in %s`, filepath.Dir(paths["data"])))
+			`volumes: pod uid-1: plugin "example.com/disks" is unknown to this agent, so its volumes remain in %s`, filepath.Dir(paths["data"])))
 		require.FileExists(t, paths["data"]+"/user")
-		require.Equal(t, []volumes.MountPoint{foreign}, n.mounter.mounts, "a mount of the unknown plugin is left alone")
-		require.NoDirExists(t, paths["s"], "secrets go")
+		require.Equal(t, []volumes.MountPoint{foreign}, n.mounter.mounts, "a mount of an unknown plugin must be kept")
+		require.NoDirExists(t, paths["s"], "the secret volume must be removed")
 	}
 	usage, err := other.Usage(t.Context(), p.UID)
 	require.NoError(t, err)
@@ -206,7 +205,7 @@ func TestPlugin_UnknownAfterARestart(t *testing.T) {
 	require.NoDirExists(t, n.root+"/pods/uid-1")
 }
 
-// The removal does not follow links in place of directories.
+// The removal does not follow links that have replaced directories.
 func TestPlugin_LinkInPlaceOfItsFolder(t *testing.T) {
 	t.Parallel()
 	d := &disks{driver: "disks"}
@@ -256,7 +255,7 @@ spec.volumes[9]: volume "two": may not specify more than 1 volume type: csi, emp
 	require.ErrorContains(t, err, `failed for volume "bad" : csi.fsType: ntfs is not supported`)
 	uids, err := n.Pods()
 	require.NoError(t, err)
-	require.Empty(t, uids, "nothing was done")
+	require.Empty(t, uids, "no plugin must be called")
 }
 
 // An edit that adds an unsupported volume does not affect the running pod.
@@ -272,7 +271,7 @@ func TestPlugin_EditThatAddsAnUnsupportedVolume(t *testing.T) {
 	require.EqualError(t, err, `MountVolume.SetUp failed for volume "new" : volume type csi is not supported`)
 	n.objects.set("cm", map[string]string{"a": "2"})
 	require.EqualError(t, n.Refresh(t.Context(), edited), `MountVolume.SetUp failed for volume "new" : volume type csi is not supported`)
-	require.Equal(t, map[string]string{"a": "-rw-r--r-- 2"}, in(t, paths["cm"]), "the others are brought up to date")
+	require.Equal(t, map[string]string{"a": "-rw-r--r-- 2"}, in(t, paths["cm"]), "the other volumes must be updated")
 	require.Equal(t, []string{"set up uid-1/data"}, d.take())
 	require.FileExists(t, paths["data"]+"/user")
 }
@@ -289,7 +288,7 @@ func TestPlugin_CustomPluginsAreTriedFirstAndInOrder(t *testing.T) {
 	paths, err := n.Mount(t.Context(), podOf(vol("a", csi("first")), vol("b", csi("last")), vol("c", emptyDir()),
 		vol("d", corev1.VolumeSource{}), vol("image", corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}})))
 	require.NoError(t, err)
-	require.Len(t, paths, 4, "image volumes are the runtime's")
+	require.Len(t, paths, 4, "image volumes belong to the runtime")
 	require.Equal(t, []string{"set up uid-1/a"}, first.take())
 	require.Equal(t, []string{"set up uid-1/b", "set up uid-1/c", "set up uid-1/d"}, all.take())
 	require.Empty(t, last.take())
@@ -370,8 +369,8 @@ func TestMount_MountTableIsReadAtMostOnce(t *testing.T) {
 	require.Zero(t, reads(func() error { return n.Refresh(t.Context(), plain) }))
 	require.Equal(t, 1, reads(mount(memory)))
 	require.Equal(t, 1, reads(mount(memory)))
-	require.Equal(t, 1, reads(func() error { return n.Unmount(t.Context(), plain.UID) }), "nothing is removed through a mount")
-	require.Equal(t, 2, reads(func() error { return n.Unmount(t.Context(), memory.UID) }), "once more after unmounting")
+	require.Equal(t, 1, reads(func() error { return n.Unmount(t.Context(), plain.UID) }), "the mount table must be read before the removal, because nothing may be removed through a mount")
+	require.Equal(t, 2, reads(func() error { return n.Unmount(t.Context(), memory.UID) }), "the mount table must be read again after unmounting")
 	require.Zero(t, reads(func() error { return n.Unmount(t.Context(), memory.UID) }))
 }
 

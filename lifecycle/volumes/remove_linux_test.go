@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// nest creates nested directories, deeper than a path can name.
+// nest creates nested directories whose path is longer than the kernel's limit.
 func nest(t *testing.T, dir string, depth int) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -28,9 +28,9 @@ func nest(t *testing.T, dir string, depth int) {
 	require.NoError(t, unix.Close(fd))
 }
 
-// TestUnmount_OfDeepFolders creates 3,000 nested directories, twice, with an
-// agent that can open only a hundred more files. It is not parallel, because
-// that limit applies to the process.
+// TestUnmount_OfDeepFolders creates 3,000 nested directories, twice, with an agent that can
+// open only a hundred more files. It is not parallel, because that limit applies to the whole
+// process.
 func TestUnmount_OfDeepFolders(t *testing.T) {
 	n := newNode(t, nil)
 	p := podOf(vol("e", emptyDir()), vol("other", emptyDir()))
@@ -57,8 +57,8 @@ func TestUnmount_OfDeepFolders(t *testing.T) {
 	require.DirExists(t, n.root+"/pods")
 }
 
-// TestUnmount_OfWhateverAContainerMakes creates different kinds of files in a
-// volume, and a directory beside it, which must stay.
+// TestUnmount_OfWhateverAContainerMakes creates different kinds of files in a volume, and a
+// directory next to the volume, which must be kept.
 func TestUnmount_OfWhateverAContainerMakes(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string]func(t *testing.T, dir, outside string){
@@ -109,8 +109,8 @@ func TestUnmount_OfWhateverAContainerMakes(t *testing.T) {
 	}
 }
 
-// TestUnmount_BesideAnotherCleaner removes the same volume concurrently:
-// missing files are not an error.
+// TestUnmount_BesideAnotherCleaner removes the same volume concurrently: missing files must
+// not be an error.
 func TestUnmount_BesideAnotherCleaner(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)

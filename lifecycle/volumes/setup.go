@@ -8,7 +8,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +20,11 @@ import (
 // Mount sets up the volumes that a pod's containers use. It returns the paths
 // of the volumes on the host, by the volumes' names in the pod. readOnly
 // contains the names of the volumes that are read-only whatever the containers
-// request. Both omit image volumes, because the runtime mounts them. If a
-// volume is set up already, Mount updates it. If the update fails, for example
-// because the ConfigMap was deleted, the volume keeps its old contents. Mount
-// then returns no error for the volume; [Manager.Refresh] returns the error.
+// request. paths and readOnly omit image volumes, because the runtime mounts
+// these volumes. If a volume is set up already, Mount updates it. If the update
+// fails, for example because the ConfigMap was deleted, the volume keeps its
+// old contents. Mount then returns no error for the volume; [Manager.Refresh]
+// returns the error.
 //
 // The error joins an [*Error] for each volume that could not be used. If a
 // volume is not supported, Mount sets up no volume. If a volume could not be
@@ -42,7 +45,11 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
+		began := m.cfg.Clock.Now()
 		mount, err := b.mount(ctx, c)
+		m.cfg.Observer.Mounted(Operation{
+			PodUID: pod.UID, Volume: c.Name, Plugin: c.plugin.Name(), Took: m.cfg.Clock.Since(began), Total: m.cfg.Clock.Since(b.began), Err: err,
+		})
 		if err != nil {
 			errs = append(errs, &Error{Volume: c.Name, Type: c.kind, Err: err})
 			continue
@@ -62,10 +69,14 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]
 // other volumes: [Manager.Mount] has not set them up, or their plugin stores
 // nothing on the node. The error joins an [*Error] for each volume that could
 // not be updated or is not supported. A volume that could not be updated keeps
-// its old contents.
+// its old contents. An emptyDir has no contents to update.
 func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	chosen, errs := m.check(pod)
-	if len(errs) > 0 && len(chosen) == 0 {
+	chosen = slices.DeleteFunc(chosen, func(c choice) bool {
+		_, isEmptyDir := c.plugin.(emptyDirPlugin)
+		return isEmptyDir
+	})
+	if len(chosen) == 0 {
 		return errors.Join(errs...)
 	}
 	b, err := m.begin(ctx, pod)
@@ -89,11 +100,13 @@ type batch struct {
 	root  *os.Root
 	left  int64 // remaining part of MaxPodBytes
 	leave func()
+	began time.Time
 	// mounts returns the mount table. It reads the table only once.
 	mounts func() ([]MountPoint, error)
 }
 
 func (m *Manager) begin(ctx context.Context, pod *corev1.Pod) (*batch, error) {
+	began := m.cfg.Clock.Now()
 	leave, err := m.lock(ctx, pod.UID)
 	if err != nil {
 		return nil, err
@@ -103,7 +116,7 @@ func (m *Manager) begin(ctx context.Context, pod *corev1.Pod) (*batch, error) {
 		leave()
 		return nil, err
 	}
-	return &batch{m: m, pod: pod, root: root, left: MaxPodBytes, leave: leave, mounts: sync.OnceValues(m.cfg.Mounter.Mounts)}, nil
+	return &batch{m: m, pod: pod, root: root, left: MaxPodBytes, leave: leave, began: began, mounts: sync.OnceValues(m.cfg.Mounter.Mounts)}, nil
 }
 
 func (b *batch) end() {
@@ -121,6 +134,9 @@ func (b *batch) mount(ctx context.Context, c choice) (Mount, error) {
 	mount, err := b.setUp(ctx, c, dir)
 	if isOutdated(err) {
 		err = nil // reported by Refresh
+	}
+	if err == nil && mount.Path == b.m.path(dir) {
+		return mount, nil // the directory exists
 	}
 	if _, statErr := b.root.Lstat(dir); errors.Is(statErr, fs.ErrNotExist) {
 		b.removeEmpty(path.Dir(dir))
@@ -147,7 +163,11 @@ func (b *batch) refresh(ctx context.Context, c choice) error {
 	case err != nil:
 		return err
 	}
+	began := b.m.cfg.Clock.Now()
 	_, err = b.setUp(ctx, c, dir)
+	b.m.cfg.Observer.Mounted(Operation{
+		PodUID: b.pod.UID, Volume: c.Name, Plugin: c.plugin.Name(), Took: b.m.cfg.Clock.Since(began), Err: err,
+	})
 	return err
 }
 

@@ -25,6 +25,14 @@ import (
 // Manager does not have the plugin of a volume. It does not touch the
 // directories of these volumes, and removes the pod's other volumes.
 func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
+	err := m.unmount(ctx, uid)
+	if err == nil {
+		m.cfg.Observer.Unmounted(uid)
+	}
+	return err
+}
+
+func (m *Manager) unmount(ctx context.Context, uid types.UID) error {
 	if !isElement(string(uid)) {
 		return fmt.Errorf("volumes: %q is not a pod's UID", uid)
 	}
@@ -33,22 +41,17 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 		return err
 	}
 	defer leave()
-	if _, err := os.Stat(m.cfg.Root); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	root, err := m.open()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	dir := path.Join(podsDir, string(uid))
-	_, err = root.Lstat(dir)
-	_, errAll := root.Lstat(path.Join(dir, volumesDir))
+	root, err := os.OpenRoot(m.cfg.Root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(errAll, fs.ErrNotExist): // the pod has no volumes, or all of them are removed
-		_ = root.Remove(dir)
+	case err != nil:
+		return fmt.Errorf("volumes: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	dir := path.Join(podsDir, string(uid))
+	if _, err := root.Lstat(path.Join(dir, volumesDir)); errors.Is(err, fs.ErrNotExist) {
+		_ = root.Remove(dir) // the pod has no volumes, or all of them are removed
 		return nil
 	}
 	e := teardown{Manager: m, root: root, uid: uid, dir: dir}
@@ -81,7 +84,7 @@ func (e *teardown) run(ctx context.Context) error {
 	for _, f := range folders {
 		if f.plugin == nil && !f.empty() {
 			e.kept = append(e.kept, f.dir)
-			e.errs = append(e.errs, fmt.Errorf("plugin %q is unknown to this agent, its volumes are kept in %s", f.name, e.path(f.dir)))
+			e.errs = append(e.errs, fmt.Errorf("plugin %q is unknown to this agent, so its volumes remain in %s", f.name, e.path(f.dir)))
 			continue
 		}
 		e.plugins = append(e.plugins, f.dir)
@@ -111,7 +114,10 @@ func (e *teardown) run(ctx context.Context) error {
 // tearDown calls the plugin to tear a volume down.
 func (e *teardown) tearDown(ctx context.Context, p Plugin, dir string) {
 	ref := e.ref(e.uid, dir)
-	if err := p.TearDown(ctx, ref); err != nil {
+	began := e.cfg.Clock.Now()
+	err := p.TearDown(ctx, ref)
+	e.cfg.Observer.TornDown(Operation{PodUID: e.uid, Volume: ref.Volume, Plugin: p.Name(), Took: e.cfg.Clock.Since(began), Err: err})
+	if err != nil {
 		e.kept = append(e.kept, dir)
 		e.errs = append(e.errs, fmt.Errorf("plugin %s can't tear down volume %q: %w", p.Name(), ref.Volume, err))
 		return

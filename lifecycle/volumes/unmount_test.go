@@ -27,10 +27,10 @@ func TestUnmount(t *testing.T) {
 	require.NoError(t, os.WriteFile(paths["e"]+"/written", nil, 0o600))
 	_, err = n.Mount(t.Context(), p)
 	require.NoError(t, err)
-	require.FileExists(t, paths["e"]+"/written", "mounting again keeps it")
+	require.FileExists(t, paths["e"]+"/written", "a second Mount must keep the files")
 
-	// The runtime left its own mounts there, one on the other; those of another
-	// pod are not touched.
+	// The runtime has left its own mounts there, one on top of the other. The mounts of
+	// another pod must be kept.
 	other := filepath.Join(n.root, "pods/uid-11/volumes/x")
 	for _, target := range []string{paths["e"] + "/bind", paths["e"] + "/bind/deep", paths["e"] + "/bind", other, "/"} {
 		n.mounter.mounts = append(n.mounter.mounts, volumes.MountPoint{Target: target})
@@ -43,7 +43,7 @@ func TestUnmount(t *testing.T) {
 	for range 2 {
 		require.NoError(t, n.Unmount(t.Context(), "uid-1"))
 	}
-	require.Equal(t, []string{paths["e"] + "/bind", paths["e"] + "/bind/deep", paths["e"] + "/bind", paths["s"]}, order, "last mounted, first unmounted")
+	require.Equal(t, []string{paths["e"] + "/bind", paths["e"] + "/bind/deep", paths["e"] + "/bind", paths["s"]}, order, "mounts must be unmounted in reverse order")
 	require.Equal(t, []string{other, "/"}, n.mounter.targets())
 	require.FileExists(t, host+"/keep")
 	require.NoDirExists(t, n.root+"/pods/uid-1")
@@ -52,7 +52,7 @@ func TestUnmount(t *testing.T) {
 	require.Empty(t, uids)
 }
 
-// Removing through a mount would remove data that does not belong to the pod.
+// A removal through a mount would delete data that does not belong to the pod.
 func TestUnmount_RemovesNothingWhileSomethingIsMounted(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
@@ -80,7 +80,7 @@ func TestUnmount_RemovesNothingWhileSomethingIsMounted(t *testing.T) {
 	}
 }
 
-// again mounts something again while it is unmounted.
+// again mounts a target again when it is unmounted.
 func (n *node) again(target string) func(string) {
 	return func(string) {
 		n.mounter.mounts = append(n.mounter.mounts, volumes.MountPoint{Target: target + "/again"})
@@ -100,7 +100,7 @@ func TestCancelled(t *testing.T) {
 	require.NoError(t, n.Unmount(t.Context(), p.UID))
 }
 
-// The cleanup does not follow links that a container leaves in its volume.
+// The cleanup does not follow links that a container has created in its volume.
 func TestUnmount_LinksInVolumes(t *testing.T) {
 	n := newNode(t, nil)
 	outside := t.TempDir()
@@ -113,7 +113,8 @@ func TestUnmount_LinksInVolumes(t *testing.T) {
 	require.NoError(t, n.Unmount(t.Context(), "uid-1"))
 	require.FileExists(t, outside+"/keep")
 
-	// Nor links in place of a pod's directory, or in the path of a volume.
+	// It does not follow links that have replaced a pod's directory or a part of a volume's
+	// path either.
 	require.NoError(t, os.Symlink(outside, n.root+"/pods/uid-1"))
 	_, err = n.Mount(t.Context(), podOf(vol("e", emptyDir())))
 	require.Error(t, err)
@@ -127,8 +128,7 @@ func TestUnmount_LinksInVolumes(t *testing.T) {
 	require.Empty(t, n.mounter.targets())
 }
 
-// The kernel lists mounts by their resolved paths, whatever the path of the
-// root.
+// The kernel lists mounts by their resolved paths, for any path of the root.
 func TestUnmount_RootIsALink(t *testing.T) {
 	real := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
@@ -177,15 +177,15 @@ func TestManager_RootIsNotADirectory(t *testing.T) {
 	n := newNode(t, func(c *volumes.Config) { c.Root = file })
 	_, err := n.Mount(t.Context(), podOf())
 	require.Error(t, err)
-	require.Error(t, n.Refresh(t.Context(), podOf()))
+	require.Error(t, n.Refresh(t.Context(), podOf(vol("c", configMap("cm")))))
+	require.NoError(t, n.Refresh(t.Context(), podOf(vol("e", emptyDir()))), "Refresh of an emptyDir must succeed")
 	require.Error(t, n.Unmount(t.Context(), "uid-1"))
 	_, err = n.Pods()
 	require.Error(t, err)
 }
 
-// A reboot removes tmpfs contents and leaves the directories: the next call
-// mounts again, and until then nothing of a Secret is written to what is now on
-// disk.
+// A reboot removes tmpfs contents and keeps the directories. The next call mounts again, and
+// until then nothing of a Secret is written to the directory, which is now on disk.
 func TestMount_AfterAReboot(t *testing.T) {
 	n := newNode(t, nil)
 	p := podOf(vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}), vol("e", emptyDir()))

@@ -49,7 +49,7 @@ func TestLayout(t *testing.T) {
 	require.NoError(t, n.Refresh(t.Context(), p))
 	_, err = n.Mount(t.Context(), p)
 	require.NoError(t, err)
-	require.Equal(t, first, layout(t, paths["v"]), "nothing changed, so nothing is written")
+	require.Equal(t, first, layout(t, paths["v"]), "without a change, nothing must be written")
 
 	n.objects.set("cm", map[string]string{"a": "new", "b": "2", "bin": "x"})
 	require.NoError(t, n.Refresh(t.Context(), p))
@@ -63,27 +63,27 @@ func TestRefresh(t *testing.T) {
 	require.NoError(t, n.Refresh(t.Context(), p))
 	uids, err := n.Pods()
 	require.NoError(t, err)
-	require.Empty(t, uids, "what is not mounted is left alone")
+	require.Empty(t, uids, "a volume that is not mounted must not be updated")
 
 	paths, err := n.Mount(t.Context(), p)
 	require.NoError(t, err)
 	for i, data := range []map[string]string{{"a": "1"}, {"b": "1", "c": "2"}, {}, {"a": "1"}} {
 		n.objects.set("cm", data)
-		require.NoError(t, n.Refresh(t.Context(), p), "in the same nanosecond")
+		require.NoError(t, n.Refresh(t.Context(), p), "a second write in the same nanosecond must succeed")
 		want := map[string]string{}
 		for name, text := range data {
 			want[name] = "-rw-r--r-- " + text
 		}
 		require.Equal(t, want, in(t, paths["v"]), "version %d", i)
-		require.Len(t, layout(t, paths["v"]), len(data)+2, "nothing of before is left")
+		require.Len(t, layout(t, paths["v"]), len(data)+2, "no file of an earlier version must be left")
 	}
 
 	n.objects.configMaps = nil
 	require.ErrorContains(t, n.Refresh(t.Context(), p), `failed for volume "v" : configmaps "cm" not found`)
-	require.Equal(t, map[string]string{"a": "-rw-r--r-- 1"}, in(t, paths["v"]), "it shows what it showed")
+	require.Equal(t, map[string]string{"a": "-rw-r--r-- 1"}, in(t, paths["v"]), "the previous version must still be visible")
 }
 
-// The next write repairs whatever a crash has left.
+// The next write repairs the remains of any crash.
 func TestWriter_AfterACrash(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, dir string) error{
 		"while a version was written": func(_ *testing.T, dir string) error {
@@ -130,8 +130,8 @@ func TestWriter_AfterACrash(t *testing.T) {
 	}
 }
 
-// A reader that opens ..data sees one version, however many writes happen at
-// the same time, and a reader that follows a file's link finds it.
+// A reader that opens ..data sees one version, for any number of concurrent writes, and a
+// reader that follows a file's link finds the file.
 func TestWriter_ReadersNeverSeeAMix(t *testing.T) {
 	const versions, keys = 100, 8
 	n := newNode(t, nil)
@@ -181,7 +181,7 @@ func watch(dir string, keys int, done chan struct{}) error {
 		}
 		root, err := os.OpenRoot(filepath.Join(dir, "..data"))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // between the link's reading and the opening it was replaced
+			continue // the link was replaced between reading it and opening its target
 		} else if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func watch(dir string, keys int, done chan struct{}) error {
 		for k := range keys {
 			data, err := root.ReadFile(fmt.Sprint("key", k))
 			if errors.Is(err, fs.ErrNotExist) {
-				values = nil // it is being removed, after a newer one came
+				values = nil // this version is being removed after a newer one
 				break
 			}
 			values[string(data)] = true
@@ -202,7 +202,7 @@ func watch(dir string, keys int, done chan struct{}) error {
 	}
 }
 
-// Any sequence of contents ends with the last one, and nothing else.
+// Any sequence of contents ends with the last contents only.
 func TestRandomContents(t *testing.T) {
 	seed := uint64(20261121)
 	t.Logf("seed %d", seed)
@@ -248,7 +248,7 @@ func TestRandomContents(t *testing.T) {
 	}
 }
 
-// A volume that can't be updated does not stop the update of the others.
+// A volume that cannot be updated does not prevent the update of other volumes.
 func TestRefresh_ContinuesAfterAnError(t *testing.T) {
 	n := newNode(t, nil)
 	n.objects.set("other", map[string]string{"x": "1"})
@@ -258,7 +258,7 @@ func TestRefresh_ContinuesAfterAnError(t *testing.T) {
 	require.EqualError(t, err, `MountVolume.SetUp failed for volume "unread" : configmaps "no" not found`)
 	n.objects.set("no", map[string]string{"y": "1"})
 	paths, err := n.Mount(t.Context(), p)
-	require.NoError(t, err, "the next attempt finds what was done before")
+	require.NoError(t, err, "the next attempt must continue after the completed steps")
 
 	n.objects.set("other", map[string]string{"x": "2"})
 	delete(n.objects.configMaps, "cm")
@@ -267,7 +267,7 @@ func TestRefresh_ContinuesAfterAnError(t *testing.T) {
 	require.EqualError(t, err, `MountVolume.SetUp failed for volume "gone" : configmaps "cm" not found
 MountVolume.SetUp failed for volume "unread" : configmaps "no" not found`)
 	require.Equal(t, map[string]string{"x": "-rw-r--r-- 2"}, in(t, paths["v"]))
-	require.Equal(t, before, p, "the pod is not modified")
+	require.Equal(t, before, p, "the pod must not be modified")
 }
 
 // The downward API follows the pod's labels.

@@ -15,5 +15,5 @@ func TestLister_IdleRelistAllocatesLittle(t *testing.T) {
 	const pods = 500
 	g := newGenerator(t, pods)
 	allocs := testing.AllocsPerRun(50, func() { _, _ = g.Relist(t.Context()) })
-	require.Less(t, allocs, float64(pods), "an unchanged pod is decoded")
+	require.Less(t, allocs, float64(pods), "an unchanged pod must not be decoded")
 }

@@ -47,7 +47,8 @@ func newCall[M item](cfg Config, l layout[M], single, stream string) *call[M] {
 
 // list requests a list in one message. If the list is too large for one message, list
 // requests it as a stream, and the following lists too. When a list is at most half as
-// large as the list that was too large, the next list is requested in one message again.
+// large as the list that was too large, or the runtime has no streams any more, list requests
+// it in one message again.
 func (c *call[M]) list(ctx context.Context, by requests) ([]M, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
@@ -55,7 +56,10 @@ func (c *call[M]) list(ctx context.Context, by requests) ([]M, error) {
 		ctx = limited
 	}
 	if tooLarge := c.tooLarge.Load(); tooLarge > 0 {
-		return c.listStream(ctx, by, tooLarge)
+		items, err := c.listStream(ctx, by, tooLarge)
+		if grpcstatus.Code(err) != codes.Unimplemented {
+			return items, err
+		}
 	}
 	a := c.memory.begin()
 	err := c.cfg.Conn.Invoke(ctx, c.single, by.single(), a, c.options...)

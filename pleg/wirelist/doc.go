@@ -42,9 +42,9 @@
 //
 //  1. The items equal the items that the standard decoder returns, field by field,
 //     including unknown fields. If the standard decoder rejects a response, the Lister
-//     rejects it too. The order is the same, except as in 3. The Lister always detects a
-//     changed state. For any other change of an item, the probability that the Lister
-//     misses the change is 2^-64.
+//     rejects it too. The order is the same too, except in the case of guarantee 3. The
+//     Lister always detects a changed state. For any other change of an item, the
+//     probability that the Lister misses the change is 2^-64.
 //  2. The Lister never modifies messages and slices that it has returned. Callers must not
 //     modify them either, because later calls return the same messages and slices again.
 //  3. If a list has the same items as the previous list, the result is the same slice in

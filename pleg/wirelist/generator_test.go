@@ -25,7 +25,8 @@ import (
 // A generator accepts a Lister without an adapter.
 var _ pleg.Lister = (*wirelist.Lister)(nil)
 
-// narrow is a connection on which a list of thirty pods fits into a stream only.
+// narrow is a connection with a message limit. A list of thirty pods exceeds it, and needs a
+// stream.
 type narrow struct{ *grpc.ClientConn }
 
 func (n narrow) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {

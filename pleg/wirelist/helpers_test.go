@@ -21,12 +21,12 @@ import (
 	"github.com/kubeparts/kubeparts/pleg/wirelist"
 )
 
-// canned is a connection that answers each method with bytes.
+// canned is a connection that responds to each method with fixed bytes.
 type canned struct {
 	answers map[string]mem.BufferSlice
 }
 
-// cut puts an answer into buffers of a size, as a connection does.
+// cut splits a response into buffers of a size, as a connection does.
 func cut(answer []byte, size int) (buffers mem.BufferSlice) {
 	for part := range slices.Chunk(answer, size) {
 		buffers = append(buffers, mem.SliceBuffer(part))
@@ -52,7 +52,7 @@ func (*canned) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Call
 	return nil, errors.New("no streams here")
 }
 
-// bed passes responses to a lister and compares each result with that of the ordinary
+// bed passes responses to a lister and compares each result with the result of the ordinary
 // decoder.
 type bed struct {
 	tb   testing.TB
@@ -69,7 +69,7 @@ func newBed(tb testing.TB) *bed {
 	return &bed{tb: tb, conn: conn, l: l, size: 100}
 }
 
-// sandboxes returns the sandboxes of an answer, nil if it is malformed.
+// sandboxes returns the sandboxes of a response, or nil if the response is malformed.
 func (b *bed) sandboxes(answer []byte) []*runtimeapi.PodSandbox {
 	b.tb.Helper()
 	var want runtimeapi.ListPodSandboxResponse
@@ -79,7 +79,7 @@ func (b *bed) sandboxes(answer []byte) []*runtimeapi.PodSandbox {
 	return equal(b.tb, want.GetItems(), got, wantErr, err)
 }
 
-// containers is sandboxes for containers.
+// containers is like sandboxes, but for containers.
 func (b *bed) containers(answer []byte) []*runtimeapi.Container {
 	b.tb.Helper()
 	var want runtimeapi.ListContainersResponse
@@ -92,7 +92,7 @@ func (b *bed) containers(answer []byte) []*runtimeapi.Container {
 func equal[M proto.Message](tb testing.TB, want, got []M, wantErr, err error) []M {
 	tb.Helper()
 	if wantErr != nil {
-		require.Error(tb, err, "ordinarily: %v", wantErr)
+		require.Error(tb, err, "the ordinary decoder returned the error %v", wantErr)
 		require.Nil(tb, got)
 		return nil
 	}
@@ -128,7 +128,7 @@ func inOrder[M proto.Message](list []M) []M {
 	return ordered
 }
 
-// Pieces of messages.
+// field and the following functions encode parts of messages.
 func field(num protowire.Number, parts ...[]byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), join(parts...))
 }

@@ -45,7 +45,7 @@ func checkLayout[M item](t *testing.T, l layout[M], single, streamed protoreflec
 			maps++
 		}
 	}
-	require.Equal(t, 2, maps, "a map that the digest has in order makes its items look changed")
+	require.Equal(t, 2, maps, "all maps of the messages must be known, because an unsorted map makes items look changed")
 }
 
 // Items with different states have different digests, even with a hash collision.

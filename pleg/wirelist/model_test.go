@@ -29,7 +29,7 @@ func TestLister_RandomChanges(t *testing.T) {
 			spare = live(rnd, all, spare)
 			now := b.containers(encode(all))
 			for i := range told {
-				require.True(t, proto.Equal(copies[i], told[i]), "seed %d, step %d: item %d was written to", seed, step, i)
+				require.True(t, proto.Equal(copies[i], told[i]), "seed %d, step %d: item %d was modified", seed, step, i)
 			}
 			told, copies = now, nil
 			for _, c := range now {

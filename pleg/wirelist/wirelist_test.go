@@ -126,7 +126,7 @@ func TestLister_OtherOrderIsTheSameSlice(t *testing.T) {
 	boxes.Items[3].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	next := b.sandboxes(encode(boxes))
 	for i := range first {
-		require.Equal(t, i != 5, first[i] == next[8-i], "a changed list has the runtime's order")
+		require.Equal(t, i != 5, first[i] == next[8-i], "a changed list must have the runtime's order")
 	}
 	require.Equal(t, boxes.Items[8].GetId(), first[0].GetId(), "the returned list was reordered")
 	slices.Reverse(boxes.Items)
@@ -159,7 +159,7 @@ func TestLister_GrowingAndShrinkingLists(t *testing.T) {
 	require.NotNil(t, first[4])
 	again := b.sandboxes(encode(all))
 	require.Same(t, first[3], again[3])
-	require.NotSame(t, first[4], again[4], "removed pods are deleted")
+	require.NotSame(t, first[4], again[4], "removed pods must be deleted from the memory")
 	require.Empty(t, b.sandboxes(nil))
 	require.NotSame(t, again[0], b.sandboxes(encode(all))[0])
 }
@@ -209,8 +209,8 @@ func TestLister_StrangeItems(t *testing.T) {
 			b := newBed(t)
 			for range 2 {
 				for _, answer := range answers {
-					require.NotNil(t, b.sandboxes(answer), "must be no error")
-					b.containers(answer) // the result for containers does not matter
+					require.NotNil(t, b.sandboxes(answer), "the response must be accepted")
+					b.containers(answer) // the result for containers is not checked
 				}
 			}
 		})
@@ -223,8 +223,8 @@ func TestLister_MalformedResponses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
-			require.Nil(t, b.sandboxes(answer), "must be an error")
-			require.Nil(t, b.containers(answer), "must be an error")
+			require.Nil(t, b.sandboxes(answer), "the response must be rejected")
+			require.Nil(t, b.containers(answer), "the response must be rejected")
 			boxes, containers := node(2)
 			b.sandboxes(encode(boxes))
 			b.containers(encode(containers))

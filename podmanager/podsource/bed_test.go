@@ -16,18 +16,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// yamlOf is a small good manifest.
+// yamlOf returns a minimal valid manifest.
 func yamlOf(name, image string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  containers: [{name: c, image: \"" + image + "\"}]\n"
 }
 
-// bed is a folder, a Directory that reads it, and the recorded problems.
+// bed is a directory, a Directory that reads it, and the recorded problems.
 type bed struct {
 	*podsource.Directory
 	t     *testing.T
 	path  string
 	clock *testingclock.FakeClock
-	told  []string // "+ problem" and "- problem"
+	told  []string // problems that appeared ("+ problem") or were resolved ("- problem")
 }
 
 func newBed(t *testing.T) *bed {
@@ -70,7 +70,7 @@ func (b *bed) load() podsource.Result {
 	return res
 }
 
-// requirePods loads and wants exactly these pods, each as "name image".
+// requirePods calls Load and requires exactly these pods, each as "name image".
 func (b *bed) requirePods(want ...string) podsource.Result {
 	b.t.Helper()
 	res := b.load()

@@ -58,9 +58,9 @@ func BenchmarkLoadFirst(b *testing.B) {
 	}
 }
 
-// From the end of a write to the call of set, in a folder that is watched. Most of it is
-// the delay that keeps a pass from reading an incomplete file. The goal is less than 100
-// ms.
+// Measures the time from the end of a write to the call of set, in a watched directory. Most
+// of it is the delay that prevents a pass from reading an incomplete file. The target is less
+// than 100 ms.
 func BenchmarkEditToSet(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("manifests=%d", n), func(b *testing.B) {

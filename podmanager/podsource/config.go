@@ -28,7 +28,7 @@ type DirectoryConfig struct {
 	// the pods of the same pass. No other source may use the same Store. Default:
 	// ConfigMaps and Secrets are rejected, like all other kinds except Pod.
 	Store *Store
-	// Period is the time between two passes of Run if the watch notifies no change.
+	// Period is the time between two passes of Run if the watch reports no change.
 	// Default: 20s while the folder is watched, and 1s while it is polled.
 	Period time.Duration
 	// PollOnly disables the watch. Set it for file systems that do not notify about
@@ -91,7 +91,7 @@ func (c DirectoryConfig) withDefaults() DirectoryConfig {
 	return c
 }
 
-// period returns the time until the next pass if the watch notifies no change.
+// period returns the time until the next pass if the watch reports no change.
 func (c DirectoryConfig) period(watched bool) time.Duration {
 	switch {
 	case c.Period > 0:

@@ -57,11 +57,13 @@ func (m manifest) kind() string {
 	}
 }
 
-func (m manifest) name() string {
+func (m manifest) name() string { return m.meta().GetNamespace() + "/" + m.meta().GetName() }
+
+func (m manifest) meta() metav1.Object {
 	if m.pod == nil {
-		return m.object.GetNamespace() + "/" + m.object.GetName()
+		return m.object
 	}
-	return m.pod.Namespace + "/" + m.pod.Name
+	return m.pod
 }
 
 // decodeFile returns the manifests in data, the content of file, in order. If any of them

@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// podWith is a good manifest with more lines in its spec and in its container.
+// podWith returns a valid manifest with more lines in its spec and in its container.
 func podWith(spec, container string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n" + indent("  ", spec) +
 		"  containers:\n  - name: c\n    image: i:1\n" + indent("    ", container)
@@ -73,7 +73,7 @@ func TestDecodeFile_RejectsOtherContent(t *testing.T) {
 	}
 }
 
-// [resource.ParseQuantity] computes for minutes with some quantities.
+// [resource.ParseQuantity] needs minutes for some quantities.
 func TestDecodeFile_RejectsHugeQuantitiesAtOnce(t *testing.T) {
 	t.Parallel()
 	const amount = "92E7000000000000000"

@@ -92,9 +92,9 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 	r.Requests = requests
 }
 
-// defaultPodResources sets the missing pod-level resources of a pod that sets any
-// (KEP-2837). Limits of huge pages are computed from the containers. Requests are
-// computed from the containers, or are the pod-level limits.
+// defaultPodResources sets the missing pod-level resources of a pod that sets at least
+// one pod-level resource (KEP-2837). Limits of huge pages are computed from the
+// containers. Requests are computed from the containers, or are the pod-level limits.
 func defaultPodResources(pod *corev1.Pod) {
 	r := pod.Spec.Resources
 	if len(r.Limits)+len(r.Requests) == 0 {

@@ -66,7 +66,7 @@ func TestDefaults_PullPolicyFollowsTheTag(t *testing.T) {
 		"registry:5000/nginx:1":      "IfNotPresent",
 		"nginx@" + digest:            "IfNotPresent",
 		"nginx:latest@" + digest:     "Always",
-		"nginx:latest@sha256:0123":   "IfNotPresent", // no reference
+		"nginx:latest@sha256:0123":   "IfNotPresent", // not a valid reference
 	} {
 		require.Equal(t, want, pullPolicy(image), image)
 	}
@@ -91,11 +91,11 @@ func TestDefaults_RequestsFollowLimits(t *testing.T) {
 	requests := pod.Spec.Containers[0].Resources.Requests
 	require.Zero(t, requests.Cpu().Cmp(resource.MustParse("1")))
 	require.Zero(t, requests.Memory().Cmp(resource.MustParse("1Gi")))
-	require.Zero(t, pod.Spec.Resources.Requests.Cpu().Cmp(resource.MustParse("1")), "its containers'")
+	require.Zero(t, pod.Spec.Resources.Requests.Cpu().Cmp(resource.MustParse("1")), "the request must be the sum of the containers' requests")
 	require.Zero(t, pod.Spec.Resources.Requests.Memory().Cmp(resource.MustParse("1Gi")))
 
 	pod = decodeOne(t, podWith("resources: {limits: {cpu: 4}}", ""))
-	require.Zero(t, pod.Spec.Resources.Requests.Cpu().Cmp(resource.MustParse("4")), "its limit")
+	require.Zero(t, pod.Spec.Resources.Requests.Cpu().Cmp(resource.MustParse("4")), "the request must be the limit")
 	pod = decodeOne(t, podWith("resources: {requests: {cpu: 4}}", "resources: {limits: {cpu: 1, hugepages-2Mi: 4Mi}}"))
 	require.Equal(t, "4Mi", pod.Spec.Resources.Limits.Name("hugepages-2Mi", resource.BinarySI).String())
 	pod = decodeOne(t, podWith("resources: {requests: {cpu: 4}}", ""))
@@ -125,7 +125,7 @@ func TestIdentity_TolerationsOfNoExecuteTaints(t *testing.T) {
 	require.Len(t, pod.Spec.Tolerations, 2)
 	manifests, problems := decodeFile("a", []byte(podWith("", "")), origin{source: podspec.SourceHTTP, node: "n"})
 	require.Empty(t, problems)
-	require.Empty(t, manifests[0].pod.Spec.Tolerations, "not those of a URL")
+	require.Empty(t, manifests[0].pod.Spec.Tolerations, "a pod from a URL must not get the tolerations of a file")
 }
 
 func TestDefaults_HostPortsOnTheHostNetwork(t *testing.T) {
@@ -168,5 +168,5 @@ func TestIdentity_HashIgnoresDefaults(t *testing.T) {
 	pod := decodeOne(t, podWith("", ""))
 	explicit := decodeOne(t, podWith("dnsPolicy: ClusterFirst", ""))
 	require.NotEqual(t, pod.UID, explicit.UID)
-	require.EqualValues(t, "cfdece0d3d8b35c113771964d1e52d00", pod.UID, "a new version of this module must not restart every pod")
+	require.EqualValues(t, "cfdece0d3d8b35c113771964d1e52d00", pod.UID, "a new version of this module must not change the UID, which would restart every pod")
 }

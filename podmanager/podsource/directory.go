@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -25,9 +27,13 @@ type Directory struct {
 	loop   *loop.Loop
 	notify func() (*fsnotify.Watcher, error)
 
-	step  sync.Mutex // serialises passes, and is held during callbacks
-	files map[string]*file
-	state state
+	requested atomic.Bool // Trigger was called since the last pass over all files
+
+	step     sync.Mutex // serialises passes, and is held during callbacks
+	files    map[string]*file
+	listed   time.Time // time of the last pass over all files; zero if that pass failed
+	hasLinks bool      // a manifest is a symbolic link: another file may change it
+	state    state
 }
 
 // NewDirectory returns a Directory that has not read its folder yet. It starts nothing.
@@ -60,10 +66,12 @@ func (d *Directory) Run(ctx context.Context, set func(context.Context, []*corev1
 	watching := watchState{d: d}
 	defer w.stop()
 	return d.loop.Run(ctx, func(ctx context.Context) time.Duration {
+		var changed []string
 		if !d.cfg.PollOnly {
 			watching.set(ctx, w.watchFolder())
+			changed = w.changedFiles()
 		}
-		res, generation, err := d.load(ctx)
+		res, generation, err := d.load(ctx, changed)
 		if err != nil && ctx.Err() != nil {
 			return d.cfg.period(watching.watched)
 		}
@@ -99,7 +107,10 @@ func (s *watchState) set(ctx context.Context, err error) {
 }
 
 // Trigger makes Run start a pass soon. It never blocks.
-func (d *Directory) Trigger() { d.loop.Trigger() }
+func (d *Directory) Trigger() {
+	d.requested.Store(true)
+	d.loop.Trigger()
+}
 
 // Problems returns the problems that the last pass found. The caller owns the slice.
 func (d *Directory) Problems() []Problem { return d.state.result(0).Problems }
@@ -107,36 +118,43 @@ func (d *Directory) Problems() []Problem { return d.state.result(0).Problems }
 // Load reads the files that have changed since the last pass, and returns all pods, ordered
 // by file name and position in the file, and all problems. A bad manifest is a problem and
 // not an error. Load returns an error if the folder could not be read, or if ctx is done;
-// the pods are then those of the previous pass. A folder that could not be read is also in
+// it then returns the pods of the previous pass. A folder that could not be read is also in
 // the problems.
 //
 // If a pass is in progress, Load first waits for its end.
 func (d *Directory) Load(ctx context.Context) (Result, error) {
-	res, _, err := d.load(ctx)
+	res, _, err := d.load(ctx, nil)
 	return res, err
 }
 
-func (d *Directory) load(ctx context.Context) (res Result, generation int, err error) {
+// load reads the changed files, or all files if changed is empty.
+func (d *Directory) load(ctx context.Context, changed []string) (res Result, generation int, err error) {
 	d.step.Lock()
 	defer d.step.Unlock()
-	read, err := d.pass(ctx)
+	read, err := d.pass(ctx, changed)
 	res = d.state.result(read)
 	d.cfg.Observer.Loaded(res, err)
 	return res, d.state.generation, err
 }
 
-// pass reads the folder and updates d.state. A pass that ctx interrupts changes nothing.
-func (d *Directory) pass(ctx context.Context) (read int, err error) {
-	names, err := manifestNames(d.cfg.Path)
+// pass reads the changed files, or all files if changed is empty or does not suffice, and
+// updates d.state. A pass that ctx interrupts changes nothing.
+func (d *Directory) pass(ctx context.Context, changed []string) (read int, err error) {
+	now := d.cfg.Clock.Now()
+	if files, read := d.readChanged(ctx, changed, now); files != nil {
+		d.apply(ctx, files, now)
+		return read, nil
+	}
+	d.requested.Store(false)
+	d.listed = time.Time{}
+	names, hasLinks, err := manifestNames(d.cfg.Path)
 	if err != nil {
 		// The disk may be temporarily unavailable, so the pods stay.
 		folder := Problem{File: d.cfg.Path, Err: fmt.Errorf("folder cannot be read: %w", withoutPath(err))}
 		d.state.publish(ctx, append([]Problem{folder}, d.state.fileProblems...))
 		return 0, folder
 	}
-	now := d.cfg.Clock.Now()
 	files := make(map[string]*file, len(names))
-	changed := d.state.generation == 0
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return read, err
@@ -148,9 +166,43 @@ func (d *Directory) pass(ctx context.Context) (read int, err error) {
 		if f != nil {
 			files[name] = f
 		}
-		changed = changed || f != d.files[name]
 	}
-	if changed || len(files) != len(d.files) {
+	d.apply(ctx, files, now)
+	d.listed, d.hasLinks = now, hasLinks
+	return read, nil
+}
+
+// readChanged reads the changed files only. It returns nil if all files must be read:
+//   - changed is empty, as in the first pass and in Load, or Trigger was called.
+//   - Other files may have changed, because manifests are links.
+//   - A file does not exist. If the whole folder is missing, its pods must stay.
+//   - The last pass over all files has failed, or is longer ago than the period.
+func (d *Directory) readChanged(ctx context.Context, changed []string, now time.Time) (files map[string]*file, read int) {
+	if len(changed) == 0 || d.hasLinks || d.requested.Load() || d.listed.IsZero() || now.Sub(d.listed) >= d.cfg.period(true) {
+		return nil, 0
+	}
+	files = maps.Clone(d.files)
+	for _, name := range changed {
+		path := filepath.Join(d.cfg.Path, name)
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode()&os.ModeSymlink != 0 || ctx.Err() != nil {
+			return nil, 0
+		}
+		f, opened := load(path, d.files[name], d.cfg.origin(), now)
+		if f == nil {
+			return nil, 0
+		}
+		if opened {
+			read++
+		}
+		files[name] = f
+	}
+	return files, read
+}
+
+// apply updates d.state to the files of a pass.
+func (d *Directory) apply(ctx context.Context, files map[string]*file, now time.Time) {
+	if d.state.generation == 0 || !maps.Equal(files, d.files) {
 		d.files = files
 		sorted := make([]*file, 0, len(files))
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -159,5 +211,4 @@ func (d *Directory) pass(ctx context.Context) (read int, err error) {
 		d.state.update(sorted, now)
 	}
 	d.state.publish(ctx, d.state.fileProblems)
-	return read, nil
 }

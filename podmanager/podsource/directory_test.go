@@ -57,7 +57,7 @@ func TestDirectory_ReadsNothingIfUnchanged(t *testing.T) {
 	b.write("good.yaml", yamlOf("good", "i:1"))
 	b.write("bad.yaml", "{")
 	for range 3 {
-		require.Equal(t, 2, b.load().FilesRead, "it may be written twice within a tick of the file system")
+		require.Equal(t, 2, b.load().FilesRead, "the files may be written twice within a tick of the file system's clock, so they must be read again")
 	}
 	b.clock.Step(2 * time.Second)
 	require.Equal(t, 2, b.load().FilesRead)
@@ -105,9 +105,9 @@ func TestIdentity_StaticPod(t *testing.T) {
 
 	b.clock.Step(time.Hour)
 	b.write("a.yaml", "# a comment\n"+yamlOf("a", "i:1"))
-	require.Same(t, pod, b.load().Pods[0], "the same content")
+	require.Same(t, pod, b.load().Pods[0], "unchanged content must result in the same object")
 	require.NoError(t, os.Rename(filepath.Join(b.path, "a.yaml"), filepath.Join(b.path, "b.yaml")))
-	require.Same(t, pod, b.load().Pods[0], "the file's name is nothing to the pod")
+	require.Same(t, pod, b.load().Pods[0], "the pod must not depend on the file name")
 
 	b.write("b.yaml", yamlOf("a", "i:2"))
 	edited := b.load().Pods[0]
@@ -130,7 +130,7 @@ func TestIdentity_EditedManifestWithUIDIsTheSamePod(t *testing.T) {
 	require.NotEqual(t, first.Annotations[podspec.HashAnnotation], second.Annotations[podspec.HashAnnotation])
 	require.Equal(t, "2026-01-02T03:04:05.000000000Z", first.Annotations[podspec.SeenAnnotation])
 	require.Equal(t, "2026-01-02T03:04:05.000000000Z", second.Annotations[podspec.SeenAnnotation])
-	require.Equal(t, "i:1", first.Spec.Containers[0].Image, "what was handed out does not change")
+	require.Equal(t, "i:1", first.Spec.Containers[0].Image, "a returned pod must not change")
 }
 
 func TestIdentity_DependsOnTheNode(t *testing.T) {
@@ -171,7 +171,7 @@ func TestDirectory_BadEditKeepsTheLastGoodPod(t *testing.T) {
 	b.requireTold("+ " + typo)
 	require.Len(t, b.Problems(), 1)
 
-	b.write("a.yaml", "") // as if an editor had just truncated it
+	b.write("a.yaml", "") // as if an editor had just truncated the file
 	b.requirePods("a-node1 i:1", "b-node1 i:1")
 	b.requireTold("+ a.yaml: the file contains no manifest", "- "+typo)
 
@@ -237,7 +237,7 @@ func TestDirectory_RemovedFolderKeepsItsPods(t *testing.T) {
 		res, err := b.Load(t.Context())
 		require.ErrorIs(t, err, os.ErrNotExist)
 		require.Len(t, res.Pods, 1)
-		require.Len(t, res.Problems, 2, "the folder's, and what was wrong with its files")
+		require.Len(t, res.Problems, 2, "the problem of the directory, and the previous problem of its file")
 	}
 	require.Len(t, b.told, 1)
 	require.Contains(t, b.told[0], "folder cannot be read")
@@ -346,8 +346,8 @@ func TestDirectory_CancelledPassChangesNothing(t *testing.T) {
 	require.Empty(t, res.Problems)
 }
 
-// TestDirectory_IgnoresPodsAfterMaxPods: all files of a folder share one limit, and
-// ConfigMaps and Secrets do not count.
+// TestDirectory_IgnoresPodsAfterMaxPods checks that all files of a directory share one limit,
+// and that ConfigMaps and Secrets do not count.
 func TestDirectory_IgnoresPodsAfterMaxPods(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

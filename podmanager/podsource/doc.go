@@ -40,7 +40,8 @@
 //     deleted from the folder. A folder that does not exist or cannot be read is a
 //     [Problem], and the pods stay. The same applies to a server that does not answer. An
 //     empty folder defines no pods. If the folder is on a disk that can be unmounted, use a
-//     subfolder of the mount point, so that an unmounted disk is not an empty folder.
+//     subfolder of the mount point: while the disk is not mounted, the subfolder does not
+//     exist, and the pods stay.
 //  4. Each problem is reported once when it appears and once when it is resolved.
 //  5. Only the content of manifests matters. Touching, renaming or reformatting a file
 //     changes no pod, and neither does moving a manifest between files.
@@ -53,17 +54,21 @@
 //     A file is read again if its size, modification time or inode has changed, and in each
 //     pass until all three have stayed the same for two seconds. A later change of the
 //     content that changes none of the three is not detected.
+//     A pass that the watch has triggered reads only the files that the watch has named,
+//     unless a file was removed or a manifest is a symbolic link. At least one pass in
+//     each period, which is 20 s by default, includes all files.
 //
 // # Identity
 //
 // The pod's name ends in "-" and the node's name in lower case. Its UID is the manifest's
-// UID. If the manifest has none, the UID is 32 hexadecimal digits computed from the source,
-// the node, and the metadata and spec as written in the manifest. So editing a manifest
-// without a UID defines another pod; editing a manifest with a UID defines a new version of
-// the same pod. The annotation kubernetes.io/config.hash changes with the content in both
-// cases. The annotation kubernetes.io/config.seen is the time at which the source first
-// read a manifest with this UID; it stays the same until the pod is removed. The pod's
-// phase is Pending. The pod tolerates every NoExecute taint, unless it is from a URL.
+// UID. If the manifest has no UID, the UID is 32 hexadecimal digits computed from the
+// source, the node, and the metadata and spec as written in the manifest. So editing a
+// manifest without a UID defines another pod; editing a manifest with a UID defines a new
+// version of the same pod. The annotation kubernetes.io/config.hash changes with the
+// content in both cases. The annotation kubernetes.io/config.seen is the time at which the
+// source first read a manifest with this UID; it stays the same until the pod is removed.
+// The pod's phase is Pending. The pod tolerates every NoExecute taint, unless it is from a
+// URL.
 //
 // # Watching
 //
@@ -96,7 +101,8 @@
 //     scheduling gates, priority and readiness gates; ours does not validate these fields.
 //   - The kubelet validates, and gives defaults to, volumes of kinds that ours does not
 //     mount, resource claims, block devices, variables from files and settings for Windows;
-//     ours refuses such a pod at admission, whatever the values of these fields are.
+//     ours ignores the settings for Windows, and refuses a pod with one of the other fields
+//     at admission, whatever its value is.
 //   - The kubelet validates owners, finalizers, managed fields, the generated name's prefix
 //     and the generation; ours does not validate these fields, because no API server stores
 //     the manifest.
@@ -106,6 +112,8 @@
 //     probe or hook that is not allowed; ours reports every problem.
 //   - The kubelet accepts every image that is not empty, and a container with a
 //     reference that cannot be parsed never starts; ours refuses its manifest.
+//   - The kubelet accepts an image volume without a reference in a manifest; ours refuses
+//     the manifest, as the API server refuses such a pod.
 //   - The kubelet accepts any text as a UID; ours rejects a UID that cannot be the name of
 //     a folder or has an underscore.
 //   - The kubelet accepts a manifest that is marked as a mirror or as being deleted;
@@ -129,8 +137,8 @@
 //     response that begins with a brace, as JSON.
 //   - If two files define a pod with the same name, the kubelet uses the pod of the last
 //     file; ours uses the pod of the first file, and reports the other pod as a problem.
-//   - If the name in a manifest with a UID changes, the kubelet keeps the old name of the
-//     pod; ours uses the new name.
+//   - If the name or the self link in a manifest with a UID changes, the kubelet keeps the
+//     old name or self link of the pod; ours uses the new one.
 //   - When a file is valid again, its pods are new to the kubelet, which had terminated
 //     them; in ours they are the same pods as before.
 //   - The kubelet's pods have no kind and no API version; our pods have the kind and the

@@ -23,7 +23,8 @@ import (
 const MaxManifestBytes = 1 << 20
 
 // MaxPods is the largest number of pods of a source, far more than a node can run. The pods
-// after the first MaxPods, in the order of the source, are ignored and are a [Problem].
+// after the first MaxPods, in the order of the source, are ignored and reported as a
+// [Problem].
 const MaxPods = 1000
 
 // stableTime is how long the attributes of a file must stay the same before passes stop
@@ -41,26 +42,27 @@ type file struct {
 	// stable means that the last read was at least stableTime after since.
 	stable bool
 	sum    [sha256.Size]byte
-	// manifests are those of the last good version of the file, so that a typing error
-	// terminates no pod.
+	// manifests are the manifests of the last valid version of the file, so that a typing
+	// error terminates no pod.
 	manifests []manifest
 	problems  []Problem
 }
 
-// manifestNames returns the sorted names of the manifests in a folder. It ignores all other
-// entries, such as editors' temporary files, the hidden folders of a mounted ConfigMap, and
-// a README.
-func manifestNames(path string) (names []string, err error) {
+// manifestNames returns the sorted names of the manifests in a folder, and reports whether
+// one of them is a symbolic link. It ignores all other entries, such as editors' temporary
+// files, the hidden folders of a mounted ConfigMap, and a README.
+func manifestNames(path string) (names []string, hasLinks bool, err error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, e := range entries {
 		if isManifestName(e.Name()) && !e.IsDir() {
 			names = append(names, e.Name())
+			hasLinks = hasLinks || e.Type()&fs.ModeSymlink != 0
 		}
 	}
-	return names, nil
+	return names, hasLinks, nil
 }
 
 func isManifestName(name string) bool {
@@ -200,16 +202,19 @@ type selection struct {
 // define the same pod or object, the first manifest is used and the second is a problem.
 // Pods after the first MaxPods are a problem too.
 func selectManifests(files []*file) (c selection) {
-	names := make(map[string]manifest)
-	uids := make(map[types.UID]manifest)
+	type name struct{ kind, namespace, name string }
+	names := make(map[name]*manifest, len(files)) // most files have one manifest
+	uids := make(map[types.UID]*manifest, len(files))
+	c.pods = make([]manifest, 0, len(files))
 	var surplus []manifest
 	for _, f := range files {
 		c.problems = append(c.problems, f.problems...)
-		for _, m := range f.manifests {
-			name := m.name()
+		for i := range f.manifests {
+			m := &f.manifests[i]
+			key := name{m.kind(), m.meta().GetNamespace(), m.meta().GetName()}
 			var errs fieldErrors
-			if first, taken := names[m.kind()+name]; taken {
-				errs = append(errs, duplicate(field.NewPath("metadata", "name"), name, first))
+			if first, taken := names[key]; taken {
+				errs = append(errs, duplicate(field.NewPath("metadata", "name"), m.name(), first))
 			}
 			if first, taken := uids[m.uid()]; taken && m.hasOwnUID() {
 				errs = append(errs, duplicate(field.NewPath("metadata", "uid"), string(m.uid()), first))
@@ -218,17 +223,17 @@ func selectManifests(files []*file) (c selection) {
 				c.problems = append(c.problems, Problem{File: m.file, Document: m.document, Err: errs})
 				continue
 			}
-			names[m.kind()+name] = m
+			names[key] = m
 			if m.pod == nil {
 				c.objects = append(c.objects, m.object)
 				continue
 			}
 			uids[m.pod.UID] = m
 			if len(c.pods) == MaxPods {
-				surplus = append(surplus, m)
+				surplus = append(surplus, *m)
 				continue
 			}
-			c.pods = append(c.pods, m)
+			c.pods = append(c.pods, *m)
 		}
 	}
 	if len(surplus) > 0 {
@@ -240,7 +245,7 @@ func selectManifests(files []*file) (c selection) {
 	return c
 }
 
-func duplicate(at *field.Path, value string, first manifest) *field.Error {
+func duplicate(at *field.Path, value string, first *manifest) *field.Error {
 	err := field.Duplicate(at, value)
 	err.Detail = fmt.Sprintf("already defined in %s, document %d", first.file, first.document)
 	return err

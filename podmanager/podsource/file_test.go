@@ -61,7 +61,7 @@ func TestLoad_UnreadableFileIsOneProblem(t *testing.T) {
 	first, _ := load(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Len(t, first.problems, 1)
 	require.Equal(t, path, first.problems[0].File)
-	require.NotContains(t, first.problems[0].Err.Error(), path, "the path is said once")
+	require.NotContains(t, first.problems[0].Err.Error(), path, "the path must occur once in the message")
 	again, _ := load(path, first, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Same(t, first, again)
 }
@@ -105,7 +105,7 @@ func TestStampSeen_KeepsUnchangedPods(t *testing.T) {
 	require.Equal(t, "1", before[1].Annotations[podspec.HashAnnotation])
 
 	again, _ := stampSeen([]manifest{pod("gone", "1")}, map[types.UID]*corev1.Pod{}, start.Add(time.Hour))
-	require.Equal(t, "2026-01-01T01:00:00.000000000Z", again[0].Annotations[podspec.SeenAnnotation], "it was away")
+	require.Equal(t, "2026-01-01T01:00:00.000000000Z", again[0].Annotations[podspec.SeenAnnotation], "a file that was missing must get a new time")
 }
 
 func TestCompareProblems(t *testing.T) {

@@ -33,7 +33,7 @@ func FuzzDecodeFile(f *testing.F) {
 			file = "f.json"
 		}
 		manifests, problems := decodeFile(file, data, origin{source: podspec.SourceFile, node: "Node1", objects: true})
-		require.NotEqual(t, len(manifests) == 0, len(problems) == 0, "pods or problems, and never both")
+		require.NotEqual(t, len(manifests) == 0, len(problems) == 0, "a file must have either pods or problems")
 		for _, p := range problems {
 			require.Error(t, p.Err)
 			require.True(t, strings.HasPrefix(p.Error(), file+": "))
@@ -68,7 +68,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		manifests, problems := decodeResponse("u", data, origin{source: podspec.SourceHTTP, node: "n"})
 		if len(manifests) > 0 {
-			require.Empty(t, problems, "pods or problems, and never both")
+			require.Empty(t, problems, "a file must have either pods or problems")
 		}
 		for _, m := range manifests {
 			require.NotNil(t, m.pod)
@@ -78,7 +78,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 	})
 }
 
-// No problem contains the data of a secret, with any text after it in its file.
+// No problem contains data of a Secret, for any following text in the file.
 func FuzzSecretsAreNotTold(f *testing.F) {
 	for _, rest := range []string{
 		"", "\n", ": x", "\n\tb", "\n---\n", "\nkind: Pod", "\n  k: again", "]", "\ntype: 5", "\n data: {a: b}", "\"", " *x", "\ndata: {k: '%'}",

@@ -25,8 +25,8 @@ import (
 // for concurrent use.
 //
 // A response is used as a whole or not at all. If a request fails or its response is bad,
-// the pods are those of the last good response. So only a good response removes a pod, for
-// example an empty PodList.
+// the source keeps the pods of the last good response. So only a good response, for example
+// an empty PodList, removes a pod.
 type HTTP struct {
 	cfg    HTTPConfig
 	name   string // the URL in problems
@@ -99,7 +99,7 @@ func (h *HTTP) Problems() []Problem { return h.state.result(0).Problems }
 
 // Load sends one request, and returns all pods and all problems. A bad manifest is a
 // problem and not an error. Load returns an error if the request failed, or if ctx is done;
-// the pods are then those of the previous pass. A failed request is also in the problems.
+// it then returns the pods of the previous pass. A failed request is also in the problems.
 // If a pass is in progress, Load first waits for its end.
 func (h *HTTP) Load(ctx context.Context) (Result, error) {
 	l := h.load(ctx)

@@ -20,7 +20,7 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
-// jsonOf is a small good manifest, without the kind if it is for a list.
+// jsonOf returns a minimal valid manifest, without the kind if it is for a list.
 func jsonOf(name, image string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"containers":[{"name":"c","image":%q}]}}`, name, image)
 }
@@ -29,7 +29,7 @@ func listOf(items ...string) string {
 	return `{"apiVersion":"v1","kind":"PodList","metadata":{},"items":[` + strings.Join(items, ",") + `]}`
 }
 
-// transport answers requests without a network, so that it works in a bubble.
+// transport responds to requests without a network, so that it can be used in a bubble.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -155,7 +155,7 @@ func TestHTTP_BadResponseKeepsTheLastGoodPods(t *testing.T) {
 			s.serve(c.body)
 			for range 2 {
 				res, err := s.Load(t.Context())
-				require.NoError(t, err, "there was an answer")
+				require.NoError(t, err, "the response must be accepted")
 				require.Equal(t, "a-node1 i:1", images(res.Pods))
 				require.Len(t, res.Problems, 1)
 				require.ErrorContains(t, res.Problems[0], "https://user:xxxxx@site.test/pods: ")
@@ -221,7 +221,7 @@ func TestHTTP_FailedRequestKeepsThePods(t *testing.T) {
 	res, err = s.Load(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, res.Problems)
-	require.Zero(t, res.FilesRead, "the same content as the last answer")
+	require.Zero(t, res.FilesRead, "unchanged content must not be decoded again")
 }
 
 func TestHTTP_SendsTheETag(t *testing.T) {
@@ -307,13 +307,13 @@ func TestHTTP_RunBacksOffAndDeliversChanges(t *testing.T) {
 		}
 
 		after(130*time.Second, func() {
-			require.Empty(t, told, "no answer says nothing about pods")
+			require.Empty(t, told, "without a response, no pods must be delivered")
 			for i, gap := range []time.Duration{1, 2, 4, 8, 16, 20, 20} {
 				took := asked[i+1] - asked[i]
 				require.GreaterOrEqual(t, took, gap*time.Second)
 				require.LessOrEqual(t, took, gap*time.Second*6/5+1)
 			}
-			require.Equal(t, 1, strings.Count(s.log.String(), "\n"), "one line, however often it fails")
+			require.Equal(t, 1, strings.Count(s.log.String(), "\n"), "repeated failures must be logged once")
 			respond = func(w http.ResponseWriter) { fmt.Fprint(w, listOf(jsonOf("a", "i:1"))) }
 		})
 		after(30*time.Second, func() {
@@ -331,7 +331,7 @@ func TestHTTP_RunBacksOffAndDeliversChanges(t *testing.T) {
 		s.Trigger()
 		before := 0
 		after(0, func() { before = len(asked) })
-		after(299*time.Second, func() { require.Len(t, asked, before, "the server wants to be left alone") })
+		after(299*time.Second, func() { require.Len(t, asked, before, "no request must be sent during Retry-After") })
 		after(62*time.Second, func() { require.Len(t, asked, before+1) })
 
 		require.ErrorIs(t, s.Run(t.Context(), set), podsource.ErrRunning)
@@ -375,8 +375,8 @@ func TestHTTP_ClosesItsConnections(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// TestHTTP_IgnoresPodsAfterMaxPods: while the order of the pods in the response stays the
-// same, the same pods are used.
+// TestHTTP_IgnoresPodsAfterMaxPods checks that the same pods are used while the order in the
+// response stays the same.
 func TestHTTP_IgnoresPodsAfterMaxPods(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -92,14 +92,15 @@ func staticName(name, nodeName string) string { return name + "-" + strings.ToLo
 // before. If the content of a pod has not changed, it returns the object in before.
 func stampSeen(manifests []manifest, before map[types.UID]*corev1.Pod, now time.Time) (pods []*corev1.Pod, byUID map[types.UID]*corev1.Pod) {
 	byUID = make(map[types.UID]*corev1.Pod, len(manifests))
+	pods = make([]*corev1.Pod, 0, len(manifests))
 	for _, m := range manifests {
-		seen := now.Format(seenLayout)
 		old, known := before[m.pod.UID]
-		if known {
-			seen = old.Annotations[podspec.SeenAnnotation]
-		}
 		pod := old
 		if !known || old.Annotations[podspec.HashAnnotation] != m.pod.Annotations[podspec.HashAnnotation] {
+			seen := now.Format(seenLayout)
+			if known {
+				seen = old.Annotations[podspec.SeenAnnotation]
+			}
 			stamped := *m.pod
 			stamped.Annotations = maps.Clone(m.pod.Annotations)
 			stamped.Annotations[podspec.SeenAnnotation] = seen

@@ -18,12 +18,12 @@ import (
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
-// model is a simple model of the folder: the last good pod of each file, and whether the
-// file is bad now.
+// model is a simple model of the directory: the last valid pod of each file, and whether the
+// file is invalid now.
 type model map[string]modelFile
 
 type modelFile struct {
-	pod string // "name image", empty if the file was never good
+	pod string // "name image", empty if the file was never valid
 	bad bool
 }
 
@@ -56,7 +56,7 @@ func (m model) problems() (n int) {
 	return n + good - len(names)
 }
 
-// Whatever happens to a file between two passes, the pods are those of the model, and the
+// For any changes of a file between two passes, the pods are those of the model, and the
 // reported problems are the current problems.
 func TestDirectory_AgreesWithTheModel(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func randomOp(b *bed, rnd *rand.Rand, m model, step int) {
 	file := fmt.Sprintf("f%d.yaml", rnd.IntN(4))
 	path := filepath.Join(b.path, file)
 	name := fmt.Sprintf("p%d", rnd.IntN(3))
-	// Each version of a file has another length, because the fake clock is ahead of the
+	// Each version of a file has a different length, because the fake clock is ahead of the
 	// clock of the file system.
 	image := "i:" + strings.Repeat("x", step+1)
 	switch rnd.IntN(6) {
@@ -120,10 +120,10 @@ func requireAgrees(t *testing.T, b *bed, want model) {
 	standing := map[string]bool{}
 	for _, line := range b.told {
 		if text := line[2:]; line[0] == '+' {
-			require.False(t, standing[text], "told twice: %s", text)
+			require.False(t, standing[text], "problem reported twice: %s", text)
 			standing[text] = true
 		} else {
-			require.True(t, standing[text], "gone without having come: %s", text)
+			require.True(t, standing[text], "problem resolved before it was reported: %s", text)
 			delete(standing, text)
 		}
 	}
@@ -156,7 +156,7 @@ func TestDirectory_ConcurrentLoadsAndReads(t *testing.T) {
 				}
 				for _, pod := range res.Pods {
 					if pod.Status.Phase != corev1.PodPending {
-						t.Error("half a pod")
+						t.Error("an incomplete pod was delivered")
 					}
 				}
 				d.Problems()

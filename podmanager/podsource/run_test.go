@@ -58,12 +58,12 @@ func TestRun_DeliversTheFirstSetAndChanges(t *testing.T) {
 
 		after(2500*time.Millisecond, func() {
 			require.Equal(t, 3, passes)
-			require.Empty(t, told, "a folder that was never read says nothing about pods")
+			require.Empty(t, told, "a directory that was never read must not deliver pods")
 			require.Equal(t, 1, added)
 		})
 		require.NoError(t, os.Mkdir(path, 0o700))
 		after(time.Second, func() {
-			require.Equal(t, []string{""}, told, "an empty folder is an answer")
+			require.Equal(t, []string{""}, told, "an empty directory must deliver an empty list")
 			require.Equal(t, 1, gone)
 		})
 		for _, name := range []string{"a", "b"} {
@@ -73,7 +73,7 @@ func TestRun_DeliversTheFirstSetAndChanges(t *testing.T) {
 		after(0, func() { require.Equal(t, []string{"", "a-n b-n"}, told) })
 		after(10*time.Second, func() { require.Len(t, told, 2) })
 		require.NoError(t, os.Rename(filepath.Join(path, "a.yaml"), filepath.Join(path, "z.yaml")))
-		after(10*time.Second, func() { require.Len(t, told, 2, "the same pods in another order") })
+		after(10*time.Second, func() { require.Len(t, told, 2, "the same pods in another order must not be delivered") })
 		require.NoError(t, os.Remove(filepath.Join(path, "b.yaml")))
 		after(time.Second, func() { require.Equal(t, []string{"", "a-n b-n", "a-n"}, told) })
 
@@ -146,5 +146,5 @@ func TestRun_EachRunDeliversTheFirstSet(t *testing.T) {
 		cancel()
 		require.NoError(t, <-done)
 	}
-	require.Equal(t, []string{"a-n", "a-n"}, told, "who starts again knows nothing")
+	require.Equal(t, []string{"a-n", "a-n"}, told, "after a restart, the pods must be delivered again")
 }

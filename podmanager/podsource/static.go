@@ -37,8 +37,8 @@ type Static struct {
 	state state
 }
 
-// NewStatic returns a Static. Before the first call of [Static.Set], it delivers no pods,
-// and not an empty set either.
+// NewStatic returns a Static. Before the first call of [Static.Set], it delivers nothing,
+// not even an empty set.
 func NewStatic(cfg StaticConfig) (*Static, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podsource: invalid config: %w", err)

@@ -53,7 +53,7 @@ func TestStore_Objects(t *testing.T) {
 	require.False(t, read)
 
 	b.write("all.yaml", configMap+"---\n"+yamlOf("a", "i:1")+"---\n"+secret)
-	b.write("names.yaml", yamlOf("conf", "i:1")) // of another kind
+	b.write("names.yaml", yamlOf("conf", "i:1")) // a manifest of another kind
 	b.requirePods("a-node1 i:1", "conf-node1 i:1")
 	require.Empty(t, b.Problems())
 	m, err := store.ConfigMap(t.Context(), of("default"), "conf")
@@ -80,7 +80,7 @@ func TestStore_Objects(t *testing.T) {
 	b.requirePods("conf-node1 i:1")
 	_, err = store.Secret(t.Context(), of("web"), "pass")
 	require.True(t, apierrors.IsNotFound(err))
-	require.Len(t, objects.Secrets, 1, "a snapshot does not change")
+	require.Len(t, objects.Secrets, 1, "a returned snapshot must not change")
 	require.Empty(t, log.String())
 }
 
@@ -178,19 +178,19 @@ func TestStore_SubscribersAreNotified(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		c, ended := store.Subscribe(t.Context()), store.Subscribe(ctx)
-		require.True(t, told(c), "one at the beginning")
+		require.True(t, told(c), "there must be an initial notification")
 		b.load()
-		require.True(t, told(c), "that there are none is news")
+		require.True(t, told(c), "reading an empty directory for the first time must be notified")
 		b.write("a.yaml", configMap)
 		b.load()
 		b.write("b.yaml", secret)
 		b.load()
 		require.True(t, told(c))
-		require.False(t, told(c), "changes coalesce")
+		require.False(t, told(c), "changes must be merged into one notification")
 		b.write("c.yaml", yamlOf("a", "i:1"))
 		b.write("a.yaml", "# a comment\n"+configMap)
 		b.load()
-		require.False(t, told(c), "nothing about objects")
+		require.False(t, told(c), "a change of other files must not be notified")
 
 		cancel()
 		synctest.Wait()

@@ -20,8 +20,8 @@ import (
 // value of a wrong type.
 //
 // A JSON decoder would stop at the first wrong type, and report the Go type instead of the
-// path. For a type with its own UnmarshalJSON, such as a quantity, it would report neither.
-// If secret is true, errors contain no values.
+// path. For a type with its own UnmarshalJSON, such as a quantity, it would report neither
+// the Go type nor the path. If secret is true, errors contain no values.
 func checkFields(data []byte, t reflect.Type, secret bool) field.ErrorList {
 	c := checker{fields: make(map[reflect.Type]map[string]reflect.Type), secret: secret}
 	c.value(nil, data, t)

@@ -62,7 +62,7 @@ func TestCheckFields_ShortensValuesInErrors(t *testing.T) {
 	long, ok := c.shown(json.RawMessage(`"` + strings.Repeat("ä", 100) + `"`)).(string)
 	require.True(t, ok)
 	require.Less(t, len(long), 70)
-	require.True(t, strings.HasSuffix(long, "ä…"), "cut between characters")
+	require.True(t, strings.HasSuffix(long, "ä…"), "the message must not be truncated within a rune")
 }
 
 func TestKindOf(t *testing.T) {

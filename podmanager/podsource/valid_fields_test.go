@@ -160,7 +160,7 @@ func TestValidate_FieldsThatAreNotChecked(t *testing.T) {
 	}
 }
 
-// One error contains all problems of a pod, in the order in which they are found.
+// One error contains all problems of a pod, in the order of the validation.
 func TestValidate_SeveralFields(t *testing.T) {
 	t.Parallel()
 	got := decodeErr(t, "f.yaml", podWith(`dnsConfig: {nameservers: [a]}

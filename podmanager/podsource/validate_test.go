@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireBadField wants text to be refused with one line that contains want.
+// requireBadField requires that text is rejected with one line that contains want.
 func requireBadField(t *testing.T, text, want string) {
 	t.Helper()
 	got := decodeErr(t, "f.yaml", text)

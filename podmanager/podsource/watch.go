@@ -3,6 +3,7 @@ package podsource
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,6 +39,28 @@ type watch struct {
 	folder     os.FileInfo       // the watched folder; nil if no folder is watched
 	replaced   atomic.Bool       // the folder at path may have been replaced
 	goroutines sync.WaitGroup
+
+	mu      sync.Mutex
+	changed changes // since the last call of changedFiles, without changes that are still delayed
+}
+
+// changes are the changes of a folder.
+type changes struct {
+	names map[string]bool // of manifests
+	other bool            // other manifests may have changed too
+}
+
+// add adds the change that event reports.
+func (c *changes) add(event fsnotify.Event, folder string) {
+	name := filepath.Base(event.Name)
+	if event.Name == folder || !isManifestName(name) {
+		c.other = true
+		return
+	}
+	if c.names == nil {
+		c.names = make(map[string]bool)
+	}
+	c.names[name] = true
 }
 
 // watchFolder watches the folder that is at the path now. Run calls it before each pass:
@@ -69,6 +92,7 @@ func (w *watch) watchFolder() error {
 	if !replaced && w.folder != nil && os.SameFile(now, w.folder) && slices.Contains(w.watcher.WatchList(), w.path) {
 		return nil
 	}
+	w.addChanges(changes{other: true})
 	_ = w.watcher.Remove(w.path) // fails if the folder was removed, because the removal has ended the watch
 	w.folder = nil
 	if err := w.watcher.Add(w.path); err != nil {
@@ -76,6 +100,30 @@ func (w *watch) watchFolder() error {
 	}
 	w.folder = now
 	return nil
+}
+
+// changedFiles returns the names of the manifests that have changed since its last call. It
+// returns nothing if any other manifest may have changed too.
+func (w *watch) changedFiles() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.changed
+	w.changed = changes{}
+	if c.other || w.folder == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(c.names))
+}
+
+func (w *watch) addChanges(c changes) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changed.other = w.changed.other || c.other
+	if w.changed.names == nil {
+		w.changed.names = c.names
+	} else {
+		maps.Copy(w.changed.names, c.names)
+	}
 }
 
 // start creates the watcher if there is no watcher yet.
@@ -108,6 +156,7 @@ func (w *watch) stop() {
 func (w *watch) listen(watcher *fsnotify.Watcher) {
 	d := debounce{clock: w.clock}
 	defer d.stop()
+	var delayed changes
 	for {
 		select {
 		case event, ok := <-watcher.Events:
@@ -118,6 +167,7 @@ func (w *watch) listen(watcher *fsnotify.Watcher) {
 				w.replaced.Store(true)
 			}
 			if quiet := quietAfter(event, w.path); quiet > 0 {
+				delayed.add(event, w.path)
 				d.extend(quiet)
 			}
 		case _, ok := <-watcher.Errors:
@@ -127,9 +177,12 @@ func (w *watch) listen(watcher *fsnotify.Watcher) {
 			// Events or the watch itself were lost: watchFolder restores the watch, and the next
 			// pass finds the changes.
 			w.replaced.Store(true)
+			delayed.other = true
 			d.extend(quietAfterWrite)
 		case <-d.expired:
 			d.stop()
+			w.addChanges(delayed)
+			delayed = changes{}
 			w.trigger()
 		}
 	}

@@ -98,8 +98,8 @@ func (w *watched) next() (told string, took time.Duration) {
 	select {
 	case told = <-w.told:
 		return told, time.Since(begin)
-	case <-time.After(10 * time.Second):
-		require.FailNow(w.t, "nobody was told", w.log.String())
+	case <-time.After(time.Minute):
+		require.FailNow(w.t, "no pods were delivered", w.log.String())
 		return "", 0
 	}
 }
@@ -108,7 +108,7 @@ func (w *watched) requireNext(want string) {
 	w.t.Helper()
 	told, took := w.next()
 	require.Equal(w.t, want, told)
-	if took > 100*time.Millisecond { // more than the goal: the machine is busy
+	if took > 100*time.Millisecond { // longer than the target, because the machine is busy
 		w.t.Logf("told after %v", took)
 	}
 }
@@ -118,7 +118,7 @@ func (w *watched) requireQuiet() {
 	w.t.Helper()
 	select {
 	case told := <-w.told:
-		require.FailNow(w.t, "told of nothing new", told)
+		require.FailNow(w.t, "unexpected delivery of pods", told)
 	case <-time.After(300 * time.Millisecond):
 	}
 }
@@ -128,8 +128,8 @@ func (w *watched) requireWatch() error {
 	select {
 	case err := <-w.watches:
 		return err
-	case <-time.After(10 * time.Second):
-		require.FailNow(w.t, "no word of the watch")
+	case <-time.After(time.Minute):
+		require.FailNow(w.t, "no log line about the watch")
 		return nil
 	}
 }
@@ -158,7 +158,7 @@ func TestWatch_DetectsEditsAtOnce(t *testing.T) {
 	w.requireNext("")
 }
 
-// An editor moves the file away, writes another one and removes the old one. The source
+// An editor moves the file away, writes a new file and removes the old file. The source
 // delivers neither the removal nor the empty file.
 func TestWatch_SaveByAnEditorIsOneChange(t *testing.T) {
 	t.Parallel()
@@ -198,8 +198,8 @@ func TestWatch_ManyFilesNeedFewPasses(t *testing.T) {
 	for strings.Count(told, "i:1") < 200 {
 		told, _ = w.next()
 	}
-	// There are at least 5 ms without a change between two passes. On a busy machine this
-	// may happen after every file.
+	// There are at least 5 ms without a change between two passes. On a busy machine, a
+	// pass may follow each write of a file.
 	require.Less(t, w.passes.Load()-before, max(100, int32(time.Since(begin)/(5*time.Millisecond))+2))
 }
 
@@ -247,12 +247,12 @@ func TestWatch_FolderRemovedAndCreatedAgain(t *testing.T) {
 	}
 }
 
-// foldersGone returns how often the Directory has logged that its folder does not exist.
+// foldersGone returns how often the Directory has logged that its directory does not exist.
 func (w *watched) foldersGone() int { return strings.Count(w.log.String(), "folder cannot be read") }
 
-// waitFolderGone waits until the Directory has logged once more that its folder does not
-// exist. Otherwise the folder could be replaced between two passes, which is another
-// test.
+// waitFolderGone waits until the Directory has logged once more that its directory does not
+// exist. Otherwise the directory could be replaced between two passes, which another test
+// checks.
 func (w *watched) waitFolderGone(before int) {
 	w.t.Helper()
 	for range 200 {
@@ -265,7 +265,7 @@ func (w *watched) waitFolderGone(before int) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	require.FailNow(w.t, "the folder is gone and nobody has noticed", w.log.String())
+	require.FailNow(w.t, "the removal of the directory was not detected", w.log.String())
 }
 
 func TestWatch_FolderReplaced(t *testing.T) {
@@ -290,7 +290,7 @@ func TestWatch_FolderCreatedLater(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "manifests")
 	w := newWatched(t, path)
-	require.NoError(t, w.requireWatch(), "the folder above is")
+	require.NoError(t, w.requireWatch(), "the parent directory must be watched")
 	for !strings.Contains(w.log.String(), "folder cannot be read") { // the watch starts before the first pass
 		runtime.Gosched()
 	}

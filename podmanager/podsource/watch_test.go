@@ -48,7 +48,7 @@ func TestQuietAfter_Events(t *testing.T) {
 }
 
 // A program that has created or truncated a file, or has written it up to the middle of a
-// line, will probably write more.
+// line, will probably continue to write.
 func TestQuietAfter_IncompleteFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -65,12 +65,12 @@ func TestQuietAfter_IncompleteFile(t *testing.T) {
 			require.Equal(t, want, quietAfter(fsnotify.Event{Name: path, Op: op}, folder), text)
 		}
 	}
-	require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: folder, Op: fsnotify.Create}, folder), "a folder is no file")
+	require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: folder, Op: fsnotify.Create}, folder), "a directory must not be treated as an incomplete file")
 	require.NoError(t, os.Remove(path))
-	require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: path, Op: fsnotify.Write}, folder), "it is gone already")
+	require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: path, Op: fsnotify.Write}, folder), "the file was already removed")
 }
 
-// A machine has a limited number of watches, which all programs share.
+// The number of watches of a machine is limited, and all programs share them.
 func TestWatch_PollsAndRetriesWithoutAWatch(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -102,7 +102,7 @@ func TestWatch_PollsAndRetriesWithoutAWatch(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), `msg="watching manifest folder again"`))
 }
 
-// After an error of the watcher a pass finds the lost changes.
+// After an error of the watcher, a pass finds the lost changes.
 func TestWatch_ErrorTriggersAPass(t *testing.T) {
 	t.Parallel()
 	passes := make(chan struct{}, 10)
@@ -133,7 +133,7 @@ func TestDebounce_WriteDoesNotShortenTheDelay(t *testing.T) {
 	c.Step(time.Millisecond)
 	require.Len(t, p.expired, 1)
 	p.stop()
-	p.extend(quietAfterWrite) // another delay
+	p.extend(quietAfterWrite) // restarts the delay
 	c.Step(quietAfterWrite)
 	require.Len(t, p.expired, 1)
 	p.stop()

@@ -30,7 +30,7 @@ func reset(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) }
 // hang returns when the other end has given up.
 func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// A server that does not use HTTP/2 is a connection failure at once, not at the timeout.
+// If a server does not use HTTP/2, the check fails at once, not at the timeout.
 func TestCheck_NotAGRPCServer(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -46,17 +46,17 @@ func TestCheck_NotAGRPCServer(t *testing.T) {
 		tls     bool
 		want    string
 	}{
-		"HTTP/1.1":         {web.Listener.Addr().String(), false, "HTTP/1.1 header"},
-		"SSH":              {saying("SSH-2.0-OpenSSH_9\r\n"), false, "frame too large"},
-		"another frame":    {saying("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"), false, "initial http2 frame from server is not a settings frame: *http2.PingFrame"},
-		"an odd window":    {saying("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\xff\xff\xff\xff"), false, "FLOW_CONTROL_ERROR"},
-		"closed at once":   {listen(t, func(net.Conn, int) {}), false, ""},
-		"reset at once":    {listen(t, func(conn net.Conn, _ int) { reset(conn) }), false, ""},
-		"no TLS":           {web.Listener.Addr().String(), true, "authentication handshake failed: tls: first record does not look like a TLS handshake"},
-		"TLS, no HTTP/2":   {plainTLS.Listener.Addr().String(), true, "authentication handshake failed: "},
-		"TLS, unexpected":  {plainTLS.Listener.Addr().String(), false, "error reading server preface"},
-		"not an address":   {"nowhere", false, "missing port in address"},
-		"nor one with TLS": {"nowhere", true, "missing port in address"},
+		"HTTP/1.1":                 {web.Listener.Addr().String(), false, "HTTP/1.1 header"},
+		"SSH":                      {saying("SSH-2.0-OpenSSH_9\r\n"), false, "frame too large"},
+		"another frame":            {saying("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"), false, "initial http2 frame from server is not a settings frame: *http2.PingFrame"},
+		"an odd window":            {saying("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\xff\xff\xff\xff"), false, "FLOW_CONTROL_ERROR"},
+		"closed at once":           {listen(t, func(net.Conn, int) {}), false, ""},
+		"reset at once":            {listen(t, func(conn net.Conn, _ int) { reset(conn) }), false, ""},
+		"no TLS":                   {web.Listener.Addr().String(), true, "authentication handshake failed: tls: first record does not look like a TLS handshake"},
+		"TLS, no HTTP/2":           {plainTLS.Listener.Addr().String(), true, "authentication handshake failed: "},
+		"TLS, unexpected":          {plainTLS.Listener.Addr().String(), false, "error reading server preface"},
+		"not an address":           {"nowhere", false, "missing port in address"},
+		"not an address, with TLS": {"nowhere", true, "missing port in address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +71,7 @@ func TestCheck_NotAGRPCServer(t *testing.T) {
 	}
 }
 
-// A slow server is a failure at the timeout, with the kubelet's text.
+// If a server is slow, the check fails at the timeout, with the kubelet's text.
 func TestCheck_StallingServers(t *testing.T) {
 	t.Parallel()
 	const connect, rpc = "timeout: failed to connect service \"ADDRESS\" within 1s: context deadline exceeded",
@@ -106,7 +106,7 @@ func TestCheck_StallingServers(t *testing.T) {
 	}
 }
 
-// A malformed response is a failure at once.
+// If a response is malformed, the check fails at once.
 func TestCheck_MisbehavingServers(t *testing.T) {
 	t.Parallel()
 	serving := message(0, 8, 1)
@@ -185,21 +185,21 @@ func TestCheck_RepeatedOnceOverANewConnection(t *testing.T) {
 		want  []string // result of each check
 		conns int
 	}{
-		"goes away":               {[]step{goAway, well, well}, []string{"service healthy", "service healthy"}, 2},
-		"goes away again":         {[]step{goAway, goAway, well}, []string{"the connection is draining", "service healthy"}, 3},
-		"goes away later":         {[]step{well, goAway, well}, []string{"service healthy", "service healthy"}, 2},
-		"goes away after this":    {[]step{last, last, well}, []string{"service healthy", "service healthy", "service healthy"}, 3},
-		"went away":               {[]step{farewell, well}, []string{"service healthy", "service healthy"}, 2},
-		"refuses":                 {[]step{refuse, well, refuse, well}, []string{"service healthy", "service healthy"}, 1},
-		"refuses again":           {[]step{refuse, refuse, well}, []string{"REFUSED_STREAM", "service healthy"}, 2},
-		"refuses over a kept one": {[]step{well, refuse, refuse, well}, []string{"service healthy", "REFUSED_STREAM", "service healthy"}, 2},
-		"closes a kept one":       {[]step{well, closes, well}, []string{"service healthy", "service healthy"}, 2},
-		"resets a kept one":       {[]step{well, resets, well}, []string{"service healthy", "service healthy"}, 2},
-		"closes two":              {[]step{well, closes, closes, well}, []string{"service healthy", "error reading from server", "service healthy"}, 3},
-		"closes a new one":        {[]step{closes, well}, []string{"error reading from server: ", "service healthy"}, 2},
-		"closes in an answer":     {[]step{well, begins, well}, []string{"service healthy", "error reading from server: ", "service healthy"}, 2},
-		"says that it cannot":     {[]step{well, func(w *wire, id uint32) { w.begin(id); w.end(id, "grpc-status", "14") }, well}, []string{"service healthy", "code = Unavailable", "service healthy"}, 1},
-		"is not what it was not":  {[]step{func(w *wire, id uint32) { w.head(id, true, ":status", "404") }, well}, []string{"does not implement", "service healthy"}, 2},
+		"goes away":                        {[]step{goAway, well, well}, []string{"service healthy", "service healthy"}, 2},
+		"goes away again":                  {[]step{goAway, goAway, well}, []string{"the connection is draining", "service healthy"}, 3},
+		"goes away later":                  {[]step{well, goAway, well}, []string{"service healthy", "service healthy"}, 2},
+		"goes away after this":             {[]step{last, last, well}, []string{"service healthy", "service healthy", "service healthy"}, 3},
+		"went away":                        {[]step{farewell, well}, []string{"service healthy", "service healthy"}, 2},
+		"refuses":                          {[]step{refuse, well, refuse, well}, []string{"service healthy", "service healthy"}, 1},
+		"refuses again":                    {[]step{refuse, refuse, well}, []string{"REFUSED_STREAM", "service healthy"}, 2},
+		"refuses over a reused connection": {[]step{well, refuse, refuse, well}, []string{"service healthy", "REFUSED_STREAM", "service healthy"}, 2},
+		"closes a reused connection":       {[]step{well, closes, well}, []string{"service healthy", "service healthy"}, 2},
+		"resets a reused connection":       {[]step{well, resets, well}, []string{"service healthy", "service healthy"}, 2},
+		"closes two connections":           {[]step{well, closes, closes, well}, []string{"service healthy", "error reading from server", "service healthy"}, 3},
+		"closes a new connection":          {[]step{closes, well}, []string{"error reading from server: ", "service healthy"}, 2},
+		"closes during a response":         {[]step{well, begins, well}, []string{"service healthy", "error reading from server: ", "service healthy"}, 2},
+		"responds Unavailable":             {[]step{well, func(w *wire, id uint32) { w.begin(id); w.end(id, "grpc-status", "14") }, well}, []string{"service healthy", "code = Unavailable", "service healthy"}, 1},
+		"responds 404":                     {[]step{func(w *wire, id uint32) { w.head(id, true, ":status", "404") }, well}, []string{"does not implement", "service healthy"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/prober/grpcprobe"
 )
 
-// kubernetes#89898: ports are not used up by fresh connections.
+// kubernetes#89898: new connections must not exhaust the ports.
 func TestNothingIsLeftInTimeWait(t *testing.T) {
 	t.Parallel()
 	_, register := healthServer()

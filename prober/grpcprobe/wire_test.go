@@ -79,12 +79,12 @@ func scripted(tb testing.TB, answer func(w *wire, id uint32), settings ...http2.
 func newWire(conn net.Conn, settings ...http2.Setting) *wire {
 	w := &wire{Conn: conn, Framer: http2.NewFramer(conn, conn)}
 	w.encoder, w.ReadMetaHeaders = hpack.NewEncoder(&w.block), hpack.NewDecoder(4096, nil)
-	_, _ = io.ReadFull(conn, make([]byte, len(http2.ClientPreface))) // or there is nothing to come
+	_, _ = io.ReadFull(conn, make([]byte, len(http2.ClientPreface))) // at the end of the connection there is nothing to read
 	_ = w.WriteSettings(settings...)
 	return w
 }
 
-// serveFrame serves one frame, and reports whether there may be another.
+// serveFrame serves one frame, and reports whether there may be another frame.
 func (w *wire) serveFrame(answer func(w *wire, id uint32)) bool {
 	frame, err := w.ReadFrame()
 	switch f := frame.(type) {

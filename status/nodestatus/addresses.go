@@ -10,8 +10,8 @@ import (
 // Addresses are the facts about a node's addresses. All must be addresses of this machine:
 // callers must omit other addresses.
 type Addresses struct {
-	// Hostname is the name of the node in its network. If it is an IP address, it is also the
-	// address of the node, unless NodeIPs contains an address that is not unspecified.
+	// Hostname is the name of the node in its network. If Hostname is an IP address, and
+	// NodeIPs is empty or selects only a family, Hostname is also the address of the node.
 	Hostname string
 	// NodeIPs are the addresses that the user has configured: one address, or one address of
 	// each family, the primary address first. An unspecified address, 0.0.0.0 or ::, selects
@@ -29,7 +29,7 @@ type Addresses struct {
 
 // setAddresses sets the addresses of the node. If no IP address is known, the previous
 // addresses are kept. But if a cloud controller sets the addresses and the user has
-// configured none, it sets only the host name.
+// configured no address, setAddresses sets only the host name.
 func setAddresses(s *corev1.NodeStatus, a Addresses) {
 	if a.ExternalCloudProvider && len(s.Addresses) > 0 {
 		return

@@ -70,5 +70,5 @@
 // # Testing your code with it
 //
 // Call the functions with fixed times, as in the example. To compare a status with the previous
-// one, call [ReportDue] with a long period.
+// status, call [ReportDue] with a long period.
 package nodestatus

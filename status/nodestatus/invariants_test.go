@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
-// A world draws facts.
+// A world returns random facts.
 type world struct{ *rand.Rand }
 
 func (w world) chance() bool { return w.IntN(2) == 0 }
@@ -77,12 +77,12 @@ func TestNext_Invariants(t *testing.T) {
 			f := w.facts(now)
 			before := s.DeepCopy()
 			next := nodestatus.Next(s, f, now)
-			require.True(t, equality.Semantic.DeepEqual(before, s), "seed %d: the previous status is modified", seed)
+			require.True(t, equality.Semantic.DeepEqual(before, s), "seed %d: the previous status was modified", seed)
 			checkResources(t, next, f)
 			checkConditions(t, s, next, now)
 
 			again := nodestatus.Next(next, f, now.Add(time.Nanosecond))
-			require.False(t, nodestatus.ReportDue(next, again, now, now, time.Second), "seed %d: the same facts are something new", seed)
+			require.False(t, nodestatus.ReportDue(next, again, now, now, time.Second), "seed %d: unchanged facts must not be a change", seed)
 			require.Empty(t, nodestatus.Events("n", next, again), "seed %d", seed)
 			if w.chance() {
 				next.Conditions = append([]corev1.NodeCondition{{Type: "Other"}}, next.Conditions...)

@@ -15,9 +15,9 @@ type Attempts struct {
 	Failed int
 }
 
-// Next returns the time of the next call: one period after a successful call and after
-// each fifth consecutive failure, and at once after any other failure and before the
-// first call.
+// Next returns the time of the next call. After a successful call, and after each fifth
+// consecutive failure, the next call is due one period later. After any other failure,
+// and before the first call, it is due at once.
 func (a Attempts) Next(period time.Duration) time.Time {
 	if a.Last.IsZero() || a.Failed%maxTries != 0 {
 		return a.Last

@@ -46,7 +46,7 @@ func networkIs(ready bool) *runtimeapi.RuntimeCondition {
 	return &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: ready, Reason: "N", Message: "no plugin"}
 }
 
-// well are the facts of a node that is ready.
+// well returns the facts of a ready node.
 func well() nodestatus.Facts {
 	return nodestatus.Facts{
 		Capacity: list("cpu", "4", "memory", "1Gi", "ephemeral-storage", "10Gi"), MaxPods: 110,
@@ -61,7 +61,7 @@ func condition(t *testing.T, s *corev1.NodeStatus, kind corev1.NodeConditionType
 			return c
 		}
 	}
-	require.Fail(t, "no condition", kind)
+	require.Fail(t, "condition is missing", kind)
 	return corev1.NodeCondition{}
 }
 
@@ -183,20 +183,20 @@ func TestNext_Addresses(t *testing.T) {
 		"configured address":           {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1")}, Default: ip("10.0.0.2")}, old: before, want: []string{"10.0.0.1", "n"}},
 		"one of each family":           {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("fd00::1"), ip("10.0.0.1")}}, want: []string{"fd00::1", "10.0.0.1", "n"}},
 		"the second unspecified":       {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1"), ip("::")}}, want: []string{"10.0.0.1", "n"}},
-		"a mapped one":                 {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("::ffff:10.0.0.1")}}, want: []string{"10.0.0.1", "n"}},
+		"an IPv4-mapped IPv6 address":  {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("::ffff:10.0.0.1")}}, want: []string{"10.0.0.1", "n"}},
 		"host name that is an address": {facts: facts{Hostname: "10.0.0.3", Resolved: []netip.Addr{ip("10.0.0.4")}}, want: []string{"10.0.0.3", "10.0.0.3"}},
 		"resolved, IPv4 first":         {facts: facts{Hostname: "n", Resolved: []netip.Addr{ip("fd00::4"), ip("10.0.0.4"), ip("10.0.0.5")}}, want: []string{"10.0.0.4", "n"}},
 		"resolved, IPv6 chosen": {
 			facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("::")}, Resolved: []netip.Addr{ip("10.0.0.4"), ip("fd00::4")}}, want: []string{"fd00::4", "n"},
 		},
-		"resolved, other family only":   {facts: facts{Hostname: "n", Resolved: []netip.Addr{ip("fd00::4")}}, want: []string{"fd00::4", "n"}},
-		"the default route":             {facts: facts{Hostname: "n", Default: ip("10.0.0.6")}, want: []string{"10.0.0.6", "n"}},
-		"cloud, before the first":       {facts: facts{Hostname: "n", Default: ip("10.0.0.6"), ExternalCloudProvider: true}, want: []string{"n"}},
-		"cloud, with the user's":        {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1")}, ExternalCloudProvider: true}, want: []string{"10.0.0.1", "n"}},
-		"cloud, a family":               {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("0.0.0.0")}, Default: ip("10.0.0.6"), ExternalCloudProvider: true}, want: []string{"10.0.0.6", "n"}},
-		"cloud, a family without one":   {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("0.0.0.0")}, ExternalCloudProvider: true}, want: nil},
-		"cloud, written by the cloud":   {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1")}, ExternalCloudProvider: true}, old: before, want: []string{"1.2.3.4"}},
-		"more than two are not written": {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1"), ip("fd00::1"), ip("10.0.0.2")}}, want: []string{"10.0.0.1", "fd00::1", "n"}},
+		"resolved, other family only":        {facts: facts{Hostname: "n", Resolved: []netip.Addr{ip("fd00::4")}}, want: []string{"fd00::4", "n"}},
+		"the default route":                  {facts: facts{Hostname: "n", Default: ip("10.0.0.6")}, want: []string{"10.0.0.6", "n"}},
+		"cloud, before the first":            {facts: facts{Hostname: "n", Default: ip("10.0.0.6"), ExternalCloudProvider: true}, want: []string{"n"}},
+		"cloud, with configured addresses":   {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1")}, ExternalCloudProvider: true}, want: []string{"10.0.0.1", "n"}},
+		"cloud, a family":                    {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("0.0.0.0")}, Default: ip("10.0.0.6"), ExternalCloudProvider: true}, want: []string{"10.0.0.6", "n"}},
+		"cloud, a family without an address": {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("0.0.0.0")}, ExternalCloudProvider: true}, want: nil},
+		"cloud, written by the cloud":        {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1")}, ExternalCloudProvider: true}, old: before, want: []string{"1.2.3.4"}},
+		"more than two are not written":      {facts: facts{Hostname: "n", NodeIPs: []netip.Addr{ip("10.0.0.1"), ip("fd00::1"), ip("10.0.0.2")}}, want: []string{"10.0.0.1", "fd00::1", "n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

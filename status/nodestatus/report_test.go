@@ -19,17 +19,17 @@ func TestDue(t *testing.T) {
 		age    time.Duration
 		want   bool
 	}{
-		"nothing new":         {func(*corev1.NodeStatus) {}, 5*time.Minute - 1, false},
-		"the period is over":  {func(*corev1.NodeStatus) {}, 5 * time.Minute, true},
-		"a transition":        {func(s *corev1.NodeStatus) { s.Conditions[0].LastTransitionTime.Time = start().Add(time.Second) }, 0, true},
-		"a message":           {func(s *corev1.NodeStatus) { s.Conditions[3].Message = "x" }, 0, true},
-		"the order":           {func(s *corev1.NodeStatus) { slices.Reverse(s.Conditions) }, 0, false},
-		"one condition less":  {func(s *corev1.NodeStatus) { s.Conditions = s.Conditions[1:] }, 0, true},
-		"an amount":           {func(s *corev1.NodeStatus) { s.Capacity = list("cpu", "1") }, 0, true},
-		"an empty list":       {func(s *corev1.NodeStatus) { s.Images = []corev1.ContainerImage{} }, 0, false},
-		"another form of it":  {func(s *corev1.NodeStatus) { s.Capacity["cpu"] = list("x", "4000m")["x"] }, 0, false},
-		"an image":            {func(s *corev1.NodeStatus) { s.Images = []corev1.ContainerImage{{SizeBytes: 1}} }, 0, true},
-		"volumes of a driver": {func(s *corev1.NodeStatus) { s.VolumesInUse = []corev1.UniqueVolumeName{"v"} }, 0, true},
+		"nothing new":                     {func(*corev1.NodeStatus) {}, 5*time.Minute - 1, false},
+		"the period is over":              {func(*corev1.NodeStatus) {}, 5 * time.Minute, true},
+		"a transition":                    {func(s *corev1.NodeStatus) { s.Conditions[0].LastTransitionTime.Time = start().Add(time.Second) }, 0, true},
+		"a message":                       {func(s *corev1.NodeStatus) { s.Conditions[3].Message = "x" }, 0, true},
+		"the order":                       {func(s *corev1.NodeStatus) { slices.Reverse(s.Conditions) }, 0, false},
+		"one condition less":              {func(s *corev1.NodeStatus) { s.Conditions = s.Conditions[1:] }, 0, true},
+		"an amount":                       {func(s *corev1.NodeStatus) { s.Capacity = list("cpu", "1") }, 0, true},
+		"an empty list":                   {func(s *corev1.NodeStatus) { s.Images = []corev1.ContainerImage{} }, 0, false},
+		"another form of the same amount": {func(s *corev1.NodeStatus) { s.Capacity["cpu"] = list("x", "4000m")["x"] }, 0, false},
+		"an image":                        {func(s *corev1.NodeStatus) { s.Images = []corev1.ContainerImage{{SizeBytes: 1}} }, 0, true},
+		"volumes of a driver":             {func(s *corev1.NodeStatus) { s.VolumesInUse = []corev1.UniqueVolumeName{"v"} }, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,7 +41,7 @@ func TestDue(t *testing.T) {
 	}
 	require.True(t, nodestatus.ReportDue(nil, first, start(), start(), time.Hour))
 	require.False(t, nodestatus.ReportDue(nil, nil, start(), start(), time.Hour))
-	require.True(t, nodestatus.ReportDue(first, first, time.Time{}, start(), time.Hour), "there was no report yet")
+	require.True(t, nodestatus.ReportDue(first, first, time.Time{}, start(), time.Hour), "before the first report, a report must be due")
 }
 
 func TestDue_ModifiesNothing(t *testing.T) {

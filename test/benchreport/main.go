@@ -26,9 +26,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	out := flag.String("o", "docs/benchmarks.md", "the page to write")
-	e2e := flag.String("e2e", "", "file with the output of make e2e; without one the page keeps the figures of nodes that it has")
-	benchtime := flag.String("benchtime", "200ms", "as of go test")
-	count := flag.Int("count", 8, "how often each benchmark runs: the least counts, which other work on the machine disturbs least")
+	e2e := flag.String("e2e", "", "file with the output of make e2e; if empty, the page keeps its figures of nodes")
+	benchtime := flag.String("benchtime", "200ms", "duration or number of iterations of each benchmark, as for go test")
+	count := flag.Int("count", 8, "number of runs of each benchmark; the smallest value is reported, because other work on the machine affects it least")
 	flag.Parse()
 	if err := run(ctx, *out, *e2e, *benchtime, *count); err != nil {
 		fmt.Fprintln(os.Stderr, "benchreport:", err)
@@ -39,7 +39,7 @@ func main() {
 func run(ctx context.Context, out, e2e, benchtime string, count int) error {
 	source := e2e
 	if source == "" {
-		source = out // a comment in the page has the lines of its table
+		source = out // a comment in the page contains the lines "figure: NAME VALUE UNIT"
 	}
 	nodes, err := readFigures(source)
 	if err != nil && (e2e != "" || !errors.Is(err, os.ErrNotExist)) {

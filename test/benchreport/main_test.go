@@ -129,7 +129,7 @@ func TestParse(t *testing.T) {
 	require.Contains(t, text, "| compare two listings of 500 pods | 12.8 µs | ≤ 35 µs | 352 µs |")
 	require.Contains(t, text, "| 100 idle pods: memory | 26.6 MiB | ≤ 40 MiB | 109–114 MiB |")
 	require.Contains(t, text, "| 100 idle pods: CPU a minute | 0.5 s **over** | ≤ 0.3 s | 3.2 s |")
-	require.Equal(t, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5}, parseFigures(text), "the page keeps what it was made from")
+	require.Equal(t, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5}, parseFigures(text), "the page must contain the figures from which it was made")
 }
 
 func TestShow(t *testing.T) {

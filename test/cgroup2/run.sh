@@ -1,41 +1,49 @@
 #!/bin/bash
 # Runs one Linux program on a real kernel with cgroup v2 and PSI: Debian's own
 # cloud kernel in QEMU, by software emulation, with a small root file system in
-# memory. Needs root for nothing but missing Debian packages (qemu-system-x86),
-# and Go. Idempotent: what is missing is made in the cache, once.
+# memory. Needs Go, and root only to install missing Debian packages
+# (qemu-system-x86). Fills its cache at the first run.
 #
 #   run.sh [OPTIONS] -- BINARY [ARGS...]
 #     --mem 1G          memory of the guest
-#     --cpus 1          its processors
-#     --timeout 120     seconds the program may run; past them: SIGQUIT, 5 s
+#     --cpus 1          processors of the guest
+#     --timeout 120     seconds the program may run; after them: SIGQUIT, 5 s
 #                       later SIGKILL, exit code 124
-#     --file SRC[:DST]  a file or a folder to take along (default: at /NAME)
+#     --frozen 90       seconds without a sign of life after which a guest counts
+#                       as hung
+#     --file SRC[:DST]  a file or a folder to copy into the guest (default: /NAME)
 #     --env K=V         a variable of the environment
-#     --dir PATH        working directory in the guest (default /test; ./testdata
-#                       of the caller's directory is there too)
-#     --out DIR         what the program leaves in /out comes back in DIR
+#     --dir PATH        working directory in the guest (default /test); contains
+#                       ./testdata of the caller's directory
+#     --out DIR         the files that the program writes to /out are copied to DIR
 #     --disk SIZE[:AT]  an ext4 file system with project quotas on a disk (default:
 #                       at /data)
 #     --swap SIZE       a swap device
-#     --modules A,B     kernel modules to load, with those they need
+#     --modules A,B     kernel modules to load, with their dependencies
 #     --sysctl N=V      a kernel setting
-#     --append "..."    more of the kernel's command line
-#     --accel tcg       tcg, kvm or auto (kvm where it can be had)
-#     --console FILE    the kernel's console is left there
-#     --time            timings on standard error
+#     --append "..."    more arguments of the kernel's command line
+#     --accel tcg       tcg, kvm or auto (kvm if it is available)
+#     --console FILE    file for the output of the kernel's console
+#     --time            print timings on standard error
 #     --cache DIR       default: $KPCGROUP2_CACHE, else the user's cache folder
 #     --prepare         only fill the cache
 #
 # Options can come from the environment too: KPCGROUP2_OPTS="--mem 2G --time".
-# As a program to run tests with: go test -exec '.../run.sh --' ./...
+# To run Go tests in the guest: go test -exec '.../run.sh --' ./...
 #
-# The exit code is the program's (128+N for signal N; 124 for the time limit);
-# 125: the guest did not come up or broke down; 126: something here is missing.
+# The guest gives a sign of life every 5 s. If it gives none for --frozen seconds, it
+# has hung. This happened once, in a run of CI, and the cause is not known. Therefore
+# run.sh prints the registers of the processors, and starts the guest once more. If
+# the second guest hangs too, the run fails.
+#
+# The exit code is the program's: 128+N for signal N, 124 for the time limit. It is 125
+# if the guest did not start or crashed, and 126 if a file or program is missing here.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-MEM=1G CPUS=1 TIMEOUT=120 DIR=/test OUT= DISK= SWAP= MODULES= APPEND= ACCEL=tcg CONSOLE= TIME= PREPARE=
+MEM=1G CPUS=1 TIMEOUT=120 FROZEN=90 DIR=/test OUT= DISK= SWAP= MODULES= APPEND= ACCEL=tcg CONSOLE= TIME= PREPARE=
 CACHE=${KPCGROUP2_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/kpcgroup2}
 FILES=() ENVS=() SYSCTLS=()
+ORIGINAL=("$@")
 say() { echo "cgroup2: $*" >&2; }
 die() { say "$*"; exit 126; }
 # shellcheck disable=SC2086
@@ -45,6 +53,7 @@ while [ $# -gt 0 ]; do
 	--mem) MEM=$2; shift ;;
 	--cpus) CPUS=$2; shift ;;
 	--timeout) TIMEOUT=$2; shift ;;
+	--frozen) FROZEN=$2; shift ;;
 	--file) FILES+=("$2"); shift ;;
 	--env) ENVS+=("$2"); shift ;;
 	--dir) DIR=$2; shift ;;
@@ -137,7 +146,7 @@ case $bin in */*) ;; *) bin=$(command -v -- "$bin" || true) ;; esac
 if [ -n "$bin" ] && [ -f "$bin" ]; then
 	name=/run.bin/$(basename "$bin")
 	add=("$name=$bin")
-	# A dynamic one (cgo, -race) brings its libraries.
+	# A dynamic executable (cgo, -race) needs its libraries.
 	while read -r lib; do
 		[ -z "$lib" ] || add+=("$lib=$(readlink -f "$lib")")
 	done < <(ldd "$bin" 2>/dev/null | grep -o '/[^ ]*' | sort -u || true)
@@ -202,7 +211,7 @@ tcg | kvm) ;;
 esac
 if [ "$ACCEL" = kvm ]; then accel=(-accel kvm -cpu "${KPCGROUP2_CPU:-host}"); else accel=(-accel tcg,thread=multi,tb-size=256 -cpu "${KPCGROUP2_CPU:-max,la57=off}"); fi
 cmdline="psi=1 console=ttyS0 panic=-1 quiet nokaslr mitigations=off tsc=reliable no_timer_check nowatchdog 8250.nr_uarts=4 random.trust_cpu=on cryptomgr.notests log_buf_len=4M printk.devkmsg=on $APPEND"
-mkfifo "$T/out"
+mkfifo "$T/out" "$T/monitor.in" "$T/monitor.out"
 : >"$T/console"
 cat "$T/out" &
 CAT=$!
@@ -211,15 +220,26 @@ nice -n 10 qemu-system-x86_64 -M pc -nodefaults -no-user-config -display none -n
 	-m "$MEM" -smp "$CPUS" -kernel "$KDIR/vmlinuz" -initrd "$T/initrd" -append "$cmdline" -rtc base=utc \
 	-chardev "file,id=c,path=$T/console,append=on" -serial chardev:c \
 	-chardev "file,id=o,path=$T/out,append=on" -serial chardev:o \
+	-chardev "pipe,id=m,path=$T/monitor" -mon m \
 	"${drives[@]}" </dev/null >"$T/qemu" 2>&1 &
 QPID=$!
-# The guest keeps the time limit itself; this is for a guest that hangs.
+# The guest enforces the time limit itself. This process kills a guest that hangs.
 (
 	exec >/dev/null 2>&1
-	sleep $((${TIMEOUT%.*} + 60)) &
-	S=$!
 	trap 'kill $S; exit' TERM
-	wait $S
+	last=-1 still=0
+	while [ "$still" -lt "$FROZEN" ]; do
+		sleep 1 &
+		S=$!
+		wait $S
+		size=$(stat -c %s "$T/console")
+		if [ "$size" = "$last" ]; then still=$((still + 1)); else still=0 last=$size; fi
+	done
+	timeout 5 cat "$T/monitor.out" >"$T/registers" &
+	S=$!
+	timeout 2 sh -c 'echo info registers -a >"$1"' - "$T/monitor.in" || true
+	wait $S || true # it reads until its timeout
+	touch "$T/frozen"
 	kill -9 "$QPID"
 ) &
 DOG=$!
@@ -230,19 +250,29 @@ wait "$DOG" 2>/dev/null || true
 wait "$CAT" || true
 total=$((($(date +%s%N) - began) / 1000000))
 
-# 4. What came of it.
+# 4. The results.
 [ -z "$CONSOLE" ] || tr -d '\r' <"$T/console" >"$CONSOLE"
 marks=$(tr -d '\r' <"$T/console" | sed -n 's/^@@cgroup2 //p')
-echo "$marks" | grep -vE '^(init|start|end|exit) |^$' | sed 's/^/cgroup2: guest: /' >&2 || true
+echo "$marks" | grep -vE '^(init|start|alive|end|exit) |^$' | sed 's/^/cgroup2: guest: /' >&2 || true
 code=$(echo "$marks" | sed -n 's/^exit \([0-9]*\) .*/\1/p' | tail -1)
 if [ -n "$TIME" ]; then
 	say "$(echo "$marks" | sed -n 's/^init uptime \(.*\)/in init after \1 s of kernel time/p'), $(echo "$marks" | sed -n 's/^start uptime \(.*\)/program started at \1 s/p'), $(echo "$marks" | sed -n 's/^end took \(.*\)/ran \1 s/p'), whole run $((total / 1000)).$(printf %03d $((total % 1000))) s"
 fi
+if [ -e "$T/frozen" ]; then
+	say "the guest gave no sign of life for $FROZEN s; the last sign of life: $(echo "$marks" | tail -1)"
+	tr -d '\r' <"$T/registers" | grep -E '^(CPU#|[ER]IP=|RAX=|RSP=)' >&2 || true
+	if [ -z "${KPCGROUP2_AGAIN:-}" ]; then
+		say "starting the guest once more"
+		clean
+		export KPCGROUP2_AGAIN=1
+		exec "$0" "${ORIGINAL[@]}"
+	fi
+fi
 if [ -z "$code" ]; then
-	say "the guest broke down; the end of its console:"
+	say "the guest crashed or did not start; the end of its console output:"
 	cat "$T/qemu" >&2
 	tr -d '\r' <"$T/console" | tail -n 40 >&2
 	exit 125
 fi
-if [ -n "$OUT" ]; then tar -xf "$T/tar" -C "$OUT" || say "nothing came back from /out"; fi
+if [ -n "$OUT" ]; then tar -xf "$T/tar" -C "$OUT" || say "could not unpack the files of /out"; fi
 exit "$code"

@@ -14,12 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// quiet is how long nothing may happen after an agent or a runtime came back. A
-// container restarted by mistake is restarted at the first look at it.
+// quiet is how long nothing may happen after a restart of the agent or the runtime. A
+// container that is restarted by mistake is restarted in the first relist.
 const quiet = 3 * time.Second
 
-// adoptable is a pod with something to get wrong: an init container that is over,
-// and two containers.
+// adoptable is a pod that a new agent could adopt incorrectly: it has a completed init
+// container and two containers.
 const adoptable = `
 apiVersion: v1
 kind: Pod
@@ -33,7 +33,7 @@ spec:
   - {name: idle, image: kubeparts.test/testserver:1, args: [sleep, "3600"]}
 `
 
-// startAdoptable runs the adoptable pod, with one restart behind it.
+// startAdoptable runs the adoptable pod until one of its containers has restarted once.
 func startAdoptable(n *node) *corev1.Pod {
 	n.t.Helper()
 	n.write("adoptable.yaml", adoptable)
@@ -46,7 +46,7 @@ func startAdoptable(n *node) *corev1.Pod {
 	return n.waitAdopted()
 }
 
-// waitAdopted waits until the agent shows the adoptable pod with its one restart.
+// waitAdopted waits until the agent reports the adoptable pod with one restart.
 func (n *node) waitAdopted() *corev1.Pod {
 	n.t.Helper()
 	return n.waitPod(startTimeout, "adoptable", "to run with one restart of web and none of idle", func(pod *corev1.Pod) bool {
@@ -64,8 +64,8 @@ func restarts(statuses []corev1.ContainerStatus, name string) int32 {
 	return -1
 }
 
-// live returns a pod's sandbox ids and the running containers, as one text with
-// all that an adoption must not change.
+// live returns, as one text, a pod's sandbox IDs, its running containers, and all properties
+// that an adoption must not change.
 func live(pod *corev1.Pod) (string, error) {
 	sandboxes, err := bed.sandboxes(podLabels(pod))
 	if err != nil {
@@ -98,7 +98,7 @@ func TestKilledAgentsContainersAreAdoptedByTheNext(t *testing.T) {
 	begin := time.Now()
 	n.start()
 	now := n.waitAdopted()
-	t.Logf("start of the next agent to Running: %v", time.Since(begin).Round(10*time.Millisecond))
+	t.Logf("%v from the start of the next agent until the pod is Running", time.Since(begin).Round(10*time.Millisecond))
 	requireUnchanged(t, pod, now, before)
 }
 
@@ -141,7 +141,7 @@ func TestStopPodsFlagTakesThePodsDown(t *testing.T) {
 	bed.requireGone(t, was)
 }
 
-// Not parallel: it takes the runtime from under all other tests.
+// Not parallel: it stops the runtime of all tests.
 func TestContainerdKilledAndRestartedRestartsNoContainer(t *testing.T) {
 	n := newNode(t)
 	a := n.start()
@@ -155,7 +155,7 @@ func TestContainerdKilledAndRestartedRestartsNoContainer(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	t.Cleanup(func() { require.NoError(t, bedUp(bed.dir)) })
 	begin := time.Now()
-	waitFor(t, 10*time.Second, "the agent to be unhealthy and say why", a.health(func(code int, body string) bool {
+	waitFor(t, 10*time.Second, "the agent to be unhealthy and give the reason", a.health(func(code int, body string) bool {
 		return code == http.StatusInternalServerError && strings.TrimSpace(body) != ""
 	}))
 	_, reason, err := a.get("/readyz")
@@ -168,18 +168,18 @@ func TestContainerdKilledAndRestartedRestartsNoContainer(t *testing.T) {
 	waitFor(t, startTimeout, "the agent to be healthy again", a.health(func(code int, _ string) bool { return code == http.StatusOK }))
 	t.Logf("healthy %v after containerd was ready again", time.Since(begin).Round(10*time.Millisecond))
 	requireUnchanged(t, pod, n.waitAdopted(), before)
-	require.False(t, a.over(), "the agent ended")
+	require.False(t, a.over(), "the agent exited")
 }
 
-// requireUnchanged fails the test unless the pod is the one it was, in what the
-// agent says and in what the runtime has, now and for a while.
+// requireUnchanged fails the test if the pod changes within a while, either in the agent's
+// report or in the runtime.
 func requireUnchanged(t *testing.T, was, now *corev1.Pod, before string) {
 	t.Helper()
 	require.Equal(t, was.UID, now.UID)
 	require.Equal(t, was.Status.PodIP, now.Status.PodIP)
 	require.Equal(t, was.Status.ContainerStatuses, now.Status.ContainerStatuses)
 	require.Equal(t, was.Status.InitContainerStatuses, now.Status.InitContainerStatuses)
-	stays(t, quiet, "the same containers, of the same start", func() (string, bool) {
+	stays(t, quiet, "the same containers run, with the same start times", func() (string, bool) {
 		after, err := live(was)
 		return fmt.Sprint(after, err), err == nil && after == before
 	})

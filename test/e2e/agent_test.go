@@ -29,11 +29,11 @@ type agent struct {
 	cmd    *exec.Cmd
 	addr   string
 	output *output
-	exited chan struct{} // closed when the process is over
-	err    error         // what became of it; to be read after that
+	exited chan struct{} // closed when the process has exited
+	err    error         // result of the process; valid after exited is closed
 }
 
-// output keeps what a process prints. Safe for concurrent use.
+// output records the output of a process. It is safe for concurrent use.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -73,13 +73,13 @@ func startAgent(addr string, out *output, args ...string) (*agent, error) {
 	}
 	go func() {
 		defer close(a.exited)
-		// An exit code other than 0 is an error here, and a test's to judge.
+		// A non-zero exit code is an error here. The test decides whether it is expected.
 		a.err = a.cmd.Wait()
 	}()
 	return a, nil
 }
 
-// over says whether the process has ended.
+// over reports whether the process has exited.
 func (a *agent) over() bool {
 	select {
 	case <-a.exited:
@@ -101,7 +101,7 @@ func (a *agent) wait(timeout time.Duration) (int, error) {
 	}
 }
 
-// stop asks the agent to stop and expects it to do so cleanly.
+// stop sends SIGTERM to the agent and requires that it exits with code 0.
 func (a *agent) stop(t *testing.T) {
 	t.Helper()
 	require.NoError(t, a.cmd.Process.Signal(syscall.SIGTERM))
@@ -110,7 +110,7 @@ func (a *agent) stop(t *testing.T) {
 	require.Zero(t, code, "exit code of the agent")
 }
 
-// kill ends the agent with no chance to do anything.
+// kill kills the agent with SIGKILL.
 func (a *agent) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, a.cmd.Process.Kill())
@@ -118,7 +118,7 @@ func (a *agent) kill(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// get asks the agent over HTTP.
+// get sends an HTTP request to the agent.
 func (a *agent) get(path string) (code int, body string, err error) {
 	if a.over() {
 		return 0, "", fmt.Errorf("the agent has ended: %w", cmp.Or(a.err, errors.New("exit status 0")))
@@ -126,7 +126,8 @@ func (a *agent) get(path string) (code int, body string, err error) {
 	return httpGet("http://" + a.addr + path)
 }
 
-// health returns a condition that looks at /readyz: /healthz is patient with a runtime.
+// health returns a condition on the response of /readyz. /healthz tolerates a runtime that
+// does not respond for a while.
 func (a *agent) health(accept func(code int, body string) bool) condition {
 	return func() (string, bool) {
 		code, body, err := a.get("/readyz")
@@ -168,11 +169,11 @@ func httpGet(url string) (code int, body string, err error) {
 	return response.StatusCode, string(data), errors.Join(err, response.Body.Close())
 }
 
-// given are the addresses that freeAddr has returned.
+// given is the set of addresses that freeAddr has returned.
 var given sync.Map
 
-// freeAddr returns a loopback address that was free a moment ago, and that no other
-// test is told.
+// freeAddr returns a loopback address that was free when it was checked. It returns each
+// address to one test only.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for {

@@ -58,7 +58,7 @@ func TestManifestThatIsASymbolicLinkLoopIsRefused(t *testing.T) {
 
 const goodUID = "0b1e3c1a-7f43-4a5f-8d0e-6f6c1f0a9b33"
 
-// good is the pod that goes on while its neighbour is refused.
+// good is the pod that must continue to run while another manifest is rejected.
 const good = `
 apiVersion: v1
 kind: Pod
@@ -70,16 +70,16 @@ spec:
   - {name: good, image: kubeparts.test/testserver:1}
 `
 
-// renamed returns the simplest manifest under another name. More fields of its
-// spec can be appended.
+// renamed returns the simplest manifest with another name. The caller can append fields of
+// its spec.
 func renamed(name string) string {
 	return strings.ReplaceAll(web, "name: web", "name: "+name)
 }
 
-// refused checks that a bad manifest, a link to itself if the text is empty, is
-// reported with its file and a reason of the given pattern, in /healthz?verbose
-// and once in the output; that the pod beside it goes on and one that comes later
-// starts; and that all is well when the manifest is gone.
+// refused writes an invalid manifest, or a link to itself if text is empty. It checks that
+// the agent reports the file, with a reason that matches pattern, in /healthz?verbose and
+// once in its output; that the existing pod continues to run and a new pod starts; and that
+// the agent is healthy after the manifest has been removed.
 func refused(t *testing.T, file, text, pattern string) {
 	t.Helper()
 	n := newNode(t)
@@ -110,20 +110,20 @@ func refused(t *testing.T, file, text, pattern string) {
 
 	n.write("later.yaml", renamed("later"))
 	n.waitRunning("later")
-	stays(t, quiet, "the problem is told once, and the good pod is left alone", func() (string, bool) {
+	stays(t, quiet, "the agent logs the problem once and does not change the good pod", func() (string, bool) {
 		after, err := live(pod)
 		return after + n.output.String(), err == nil && after == before && a.output.linesWith(file) <= 1
 	})
-	require.Equal(t, 1, a.output.linesWith(file), "how often the problem is in the output")
+	require.Equal(t, 1, a.output.linesWith(file), "number of output lines about the problem")
 
 	n.remove(file)
-	waitFor(t, 15*time.Second, "the problem to be gone", func() (string, bool) {
+	waitFor(t, 15*time.Second, "/healthz to have no problem any more", func() (string, bool) {
 		body := verbose(a)
 		return body, !strings.Contains(body, file)
 	})
 }
 
-// verbose returns the agent's health in full, whether good or bad.
+// verbose returns the agent's verbose health response.
 func verbose(a *agent) string {
 	_, body, err := a.get("/healthz?verbose")
 	if err != nil {
@@ -151,10 +151,10 @@ func TestAgentWithItsPortInUseNamesItAndExits(t *testing.T) {
 	exitsNaming(n, addr, n.flags(addr))
 	sandboxes, err := bed.sandboxes(map[string]string{labelAgent: n.name})
 	require.NoError(t, err)
-	require.Empty(t, sandboxes, "it started pods that nobody can see")
+	require.Empty(t, sandboxes, "the agent started pods although it could not report them")
 }
 
-// Not parallel: the kubelet, a script of that name, would stop every other agent.
+// Not parallel: a process named kubelet, here a script, makes all other agents exit.
 func TestAgentRefusesARuntimeThatAKubeletServes(t *testing.T) {
 	n := newNode(t)
 	kubelet := filepath.Join(t.TempDir(), "kubelet")
@@ -170,11 +170,11 @@ func TestAgentRefusesARuntimeThatAKubeletServes(t *testing.T) {
 
 	exitsNaming(n, "kubelet", n.flags(freeAddr(t)))
 	require.NoError(t, stdin.Close())
-	require.Error(t, cmd.Wait(), "read at the end of its input")
+	require.Error(t, cmd.Wait(), "the script must be killed, not reach the end of its input")
 }
 
-// exitsNaming runs an agent that cannot start: it must say so, naming the
-// obstacle, and exit with 1.
+// exitsNaming runs an agent that cannot start. It requires that the agent names the obstacle
+// and exits with 1.
 func exitsNaming(n *node, obstacle string, flags []string) {
 	n.t.Helper()
 	a, err := startAgent("", n.output, flags...)

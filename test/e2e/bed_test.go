@@ -17,26 +17,26 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Images of the bed.
+// Images of the test bed.
 const (
 	imageServer = "kubeparts.test/testserver:1"
 	imagePulled = "kubeparts.test/pulled:1" // in the registry only
 )
 
-// testbed is a runtime: the one that tests share, with what stands on it that is
-// nobody's business, or one of a single test.
+// testbed is a runtime. It is either shared by all tests, and has foreign pods that no test
+// may change, or belongs to one test.
 type testbed struct {
 	dir      string
 	endpoint string // unix://…
 	ctr      string // the ctr binary
-	probe    string // the criprobe binary, beside the other programs of the bed
+	probe    string // path of the criprobe binary, in the directory of the bed's other programs
 	version  string // of containerd: 2.4, 1.7 or 1.6
 	conn     *grpc.ClientConn
 	runtime  runtimeapi.RuntimeServiceClient
 	images   runtimeapi.ImageServiceClient
 	foreign  []*foreignPod
-	nodes    atomic.Int64 // made so far
-	small    atomic.Int64 // small beds made so far
+	nodes    atomic.Int64 // number of nodes created
+	small    atomic.Int64 // number of small beds created
 	// streamsEvents reports whether the runtime has a stream of container events.
 	streamsEvents bool
 }
@@ -60,7 +60,7 @@ func connectBed(dir string) (*testbed, error) {
 	return b, nil
 }
 
-// openBed connects to the bed in dir and makes the foreign pods.
+// openBed connects to the bed in dir and creates the foreign pods.
 func openBed(dir string) (*testbed, error) {
 	b, err := connectBed(dir)
 	if err != nil {
@@ -78,7 +78,7 @@ func openBed(dir string) (*testbed, error) {
 
 func (b *testbed) close() error { return b.conn.Close() }
 
-// bedEnv reads the facts that cri-up.sh left.
+// bedEnv reads the variables that cri-up.sh has written.
 func bedEnv(dir string) (map[string]string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "env"))
 	if err != nil {
@@ -92,13 +92,13 @@ func bedEnv(dir string) (map[string]string, error) {
 	return env, nil
 }
 
-// bedUp brings the bed up, or, where it is and its containerd has died, starts
-// that again over the same state.
+// bedUp starts the bed. If the bed exists and its containerd has exited, bedUp starts
+// containerd again with the same state.
 func bedUp(dir string, options ...string) error {
 	return script("cri-up.sh", append([]string{"--dir", dir, "--containerd", containerdVersion()}, options...)...)
 }
 
-// bedDown takes the bed and its folder away. There may be none.
+// bedDown removes the bed and its directory, if they exist.
 func bedDown(dir string) error {
 	return script("cri-down.sh", "--purge", dir)
 }

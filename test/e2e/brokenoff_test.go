@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// TestAStartThatIsBrokenOffIsKnownAsSuch breaks starts off at different moments, as an
-// agent does that is killed, and looks at what containerd makes of them.
+// TestAStartThatIsBrokenOffIsKnownAsSuch interrupts the starts of containers at different
+// moments, as a killed agent does, and checks the resulting container states in containerd.
 func TestAStartThatIsBrokenOffIsKnownAsSuch(t *testing.T) {
 	t.Parallel()
 	box := &runtimeapi.PodSandboxConfig{
@@ -50,10 +50,10 @@ func TestAStartThatIsBrokenOffIsKnownAsSuch(t *testing.T) {
 			require.Equal(t, !forgotten(s), podcache.StartInterrupted(s), seen)
 			if forgotten(s) {
 				_, err := bed.runtime.RemoveContainer(t.Context(), &runtimeapi.RemoveContainerRequest{ContainerId: s.GetId()})
-				require.Regexp(t, runningTask, err, "is this still so?")
+				require.Regexp(t, runningTask, err, "containerd's error message has changed")
 				require.NoError(t, bed.deleteTask(s.GetId()))
 			}
 		}
 	}
-	require.Positive(t, dead, "no start was broken off")
+	require.Positive(t, dead, "no start was interrupted")
 }

@@ -50,7 +50,7 @@ spec:
 	requireEnv(t, next, "VERSION=two")
 	found := bed.instances(t, podLabels(next))
 	require.Len(t, found, 1)
-	require.True(t, found[0].Started.After(lastAlive), "the new pod began while the old one was alive")
+	require.True(t, found[0].Started.After(lastAlive), "the new pod started while the old pod was still running")
 	require.Equal(t, "0", found[0].Restarts)
 	bed.requireGone(t, old)
 }
@@ -113,18 +113,18 @@ spec:
 	was := bed.traces(t, pod)
 	log := n.openLog(pod, "drain")
 	pid := bed.pid(t, bed.instances(t, podLabels(pod))[0].ID)
-	n.tell(pod, "/") // a signal that comes before it has a handler ends it at once
+	n.tell(pod, "/") // a signal before the handler is installed kills the process at once
 
 	begin := time.Now()
 	n.remove("drain.yaml")
-	waitFor(t, 20*time.Second, "the process to end", func() (string, bool) { return "it runs", !alive(pid) })
+	waitFor(t, 20*time.Second, "the process to exit", func() (string, bool) { return "the process runs", !alive(pid) })
 	ended := time.Since(begin)
 	n.waitGone(20*time.Second, "drain")
 	bed.requireGone(t, was)
-	t.Logf("manifest removed to process ended: %v, to nothing left: %v",
+	t.Logf("from the removal of the manifest: process exited after %v, pod removed after %v",
 		ended.Round(10*time.Millisecond), time.Since(begin).Round(10*time.Millisecond))
 
-	// It was told, it took its time, and it went by itself.
+	// The process received SIGTERM, waited, and exited by itself.
 	require.NotZero(t, logTime(t, log, "signal terminated"))
 	require.NotZero(t, logTime(t, log, "exit 0"))
 	require.GreaterOrEqual(t, ended, 1500*time.Millisecond)
@@ -154,13 +154,13 @@ spec:
 	ended(t, pid, 20*time.Second)
 	require.GreaterOrEqual(t, time.Since(removed), 3*time.Second)
 	grace := time.Since(logTime(t, log, "signal terminated"))
-	t.Logf("SIGTERM to the end: %v", grace.Round(10*time.Millisecond))
+	t.Logf("from SIGTERM to the exit: %v", grace.Round(10*time.Millisecond))
 	require.Less(t, grace-stalled(), 4500*time.Millisecond)
 	n.waitGone(20*time.Second, "stubborn")
 	bed.requireGone(t, was)
 }
 
-// requireEnv asks the pod itself for its environment.
+// requireEnv requests the environment from the pod over HTTP.
 func requireEnv(t *testing.T, pod *corev1.Pod, variable string) {
 	t.Helper()
 	waitFor(t, 5*time.Second, variable, func() (string, bool) {
@@ -169,14 +169,14 @@ func requireEnv(t *testing.T, pod *corev1.Pod, variable string) {
 	})
 }
 
-// logFile is where the kubelet's layout has a container's log.
+// logFile returns the path of a container's log in the kubelet's directory layout.
 func (n *node) logFile(pod *corev1.Pod, container string, restarts int) string {
 	dir := fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID)
 	return filepath.Join(n.root, "logs/pods", dir, container, fmt.Sprintf("%d.log", restarts))
 }
 
-// openLog opens the log of a container's first run. Open, it can still be read
-// when the pod and its log are gone.
+// openLog opens the log of a container's first run. The open file can still be read after the
+// pod and its log have been removed.
 func (n *node) openLog(pod *corev1.Pod, container string) *os.File {
 	n.t.Helper()
 	f, err := os.Open(n.logFile(pod, container, 0))
@@ -185,11 +185,11 @@ func (n *node) openLog(pod *corev1.Pod, container string) *os.File {
 	return f
 }
 
-// logTime returns when the log says the words, and fails the test if it does not: the
-// runtime may still be writing what a process has said that is gone.
+// logTime returns the time of the log line with the words, and fails the test if no line has
+// the words. It waits, because the runtime may still write the output of an exited process.
 func logTime(t *testing.T, log *os.File, words string) (at time.Time) {
 	t.Helper()
-	waitFor(t, 5*time.Second, "the log to say "+words, func() (string, bool) {
+	waitFor(t, 5*time.Second, "the log to contain "+words, func() (string, bool) {
 		_, err := log.Seek(0, io.SeekStart)
 		require.NoError(t, err)
 		data, err := io.ReadAll(log)

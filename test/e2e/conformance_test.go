@@ -10,8 +10,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri/conformance"
 )
 
-// TestConformance holds the real runtime against the checks that fakecri passes:
-// what the managers are tested with is what they meet.
+// TestConformance runs the checks that fakecri passes on the real runtime: the managers' unit
+// tests use a fake that behaves like a real runtime.
 func TestConformance(t *testing.T) {
 	o := conformance.Shell("kubeparts.test/busybox:1", imagePulled, "kubeparts.test/missing:1")
 	o.CgroupParent = "/kpbed/conformance"

@@ -22,26 +22,26 @@ import (
 )
 
 const (
-	// dayVar names how long pods come, go and are hit by faults: five minutes if it is
-	// not set.
+	// dayVar is the environment variable with the duration of the churn and the faults. The
+	// default is five minutes.
 	dayVar = "KUBEPARTS_E2E_DAY"
-	// dayMebibytes is the disk that the agent and the pods' logs share.
+	// dayMebibytes is the size of the disk with the agent's data and the pods' logs.
 	dayMebibytes = 128
-	// agentDeaths is how often the agent is killed in a day.
+	// agentDeaths is how often the test kills the agent.
 	agentDeaths = 10
 )
 
-// trade is what pods of a sort do.
+// trade is the behaviour of one kind of pods.
 type trade struct {
 	name   string
 	pods   int
-	script string // of the main container, after it has made its mark
+	script string // script of the main container, after it has written its mark
 	policy string // restartPolicy
-	main   string // more of the main container
-	more   string // more of the spec
-	// settled says whether a pod is as it should be in the end.
+	main   string // further fields of the main container
+	more   string // further fields of the spec
+	// settled reports whether a pod has reached its expected final state.
 	settled func(*corev1.Pod) bool
-	// changes says that the day replaces pods of this sort by others of their name.
+	// changes is set if the test replaces pods of this kind with new pods of the same name.
 	changes bool
 }
 
@@ -128,26 +128,27 @@ spec:
 %s`, name, policy, marks, mounts, k.main, generation, "echo $GENERATION >>/marks/$POD.main; "+k.script, k.more)
 }
 
-// day is a node with pods of all trades.
+// day is a node with pods of all kinds.
 type day struct {
 	*node
-	marks  string // folder in which each start of a main container leaves a line
+	marks  string // directory to which each start of a main container writes a line
 	random *rand.Rand
 	all    map[string]trade // by the pod's name
-	names  []string         // of those that change
+	names  []string         // names of pods that are replaced
 	writes int
 	args   []string
 
 	mu   sync.Mutex
-	seen map[string]instance // main containers by id, those that are gone too
-	lost map[string]bool     // which of them their runtime forgot
+	seen map[string]instance // main containers by ID, including removed ones
+	lost map[string]bool     // IDs of containers whose task containerd lost
 }
 
-// TestADayInTheLife is five minutes in which pods of every sort come and go while the
-// agent is killed ten times, containerd dies, a container hangs, the disk fills up and
-// the kernel kills. When it is over each pod must be in the state that its spec
-// implies, its restarts those that have happened, and when they are all gone nothing of
-// them may be left. Not parallel: others need the runtime, and count what is there.
+// TestADayInTheLife creates and removes pods of every kind for five minutes. During this time
+// it kills the agent ten times, kills containerd, stops a container's process, and fills the
+// disk, and the kernel kills a container for memory. At the end each pod must be in the state
+// that its spec implies, with as many restarts as have happened. After all pods have been
+// removed, nothing of them may be left. Not parallel: other tests need the runtime, and this
+// test counts its objects.
 func TestADayInTheLife(t *testing.T) {
 	length := 5 * time.Minute
 	if text := os.Getenv(dayVar); text != "" {
@@ -162,7 +163,7 @@ func TestADayInTheLife(t *testing.T) {
 	d.waitUp()
 	began := time.Now()
 	d.faults(length)
-	t.Logf("%v of faults: %d manifests written, the agent killed %d times", time.Since(began).Round(time.Second), d.writes, agentDeaths)
+	t.Logf("%v with faults: %d manifests written, agent killed %d times", time.Since(began).Round(time.Second), d.writes, agentDeaths)
 
 	d.settle()
 	d.requireRestartsAreDeaths()
@@ -174,20 +175,20 @@ func TestADayInTheLife(t *testing.T) {
 	}
 	d.remove("objects.yaml")
 	began = time.Now()
-	// The runtime is asked, because the agent lists no pod whose manifest is gone.
-	// containerd may need more than 10 s to see the end of a container in which a probe
-	// or a hook was just being started.
+	// The test asks the runtime, because the agent does not list pods without a manifest.
+	// containerd may need more than 10 s to report the end of a container in which a probe or
+	// a hook was just being started.
 	waitFor(t, 2*time.Minute, "all pods to be gone", func() (string, bool) {
 		left, err := bed.sandboxes(map[string]string{labelAgent: d.name})
 		return fmt.Sprint(left, err), err == nil && len(left) == 0
 	})
 	d.requireNothingLeft()
-	waitFor(t, 30*time.Second, "the machine to be as it was before", func() (string, bool) {
+	waitFor(t, 30*time.Second, "the machine to have what takeStock counted before the test", func() (string, bool) {
 		bed.killStrayShims(t)
 		now := takeStock(t)
 		return fmt.Sprintf("now %v, before %v", now, before), now == before
 	})
-	t.Logf("all gone, without a trace, %v after their manifests", time.Since(began).Round(100*time.Millisecond))
+	t.Logf("all pods were completely removed %v after their manifests", time.Since(began).Round(100*time.Millisecond))
 	d.agent.stop(t)
 }
 
@@ -218,8 +219,8 @@ func newDay(t *testing.T) *day {
 	return d
 }
 
-// waitUp waits until all pods have begun, and those that end have ended: how one
-// ended while its runtime was away, nobody could tell.
+// waitUp waits until all pods have started, and those that terminate have terminated: the
+// result of a container that exits while its runtime is down would be unknown.
 func (d *day) waitUp() {
 	d.t.Helper()
 	began := time.Now()
@@ -237,8 +238,8 @@ func (d *day) waitUp() {
 	d.t.Logf("%d pods had begun after %v", len(d.all), time.Since(began).Round(100*time.Millisecond))
 }
 
-// watch notes which main containers there are until the returned function is called:
-// dead ones go when the disk is short.
+// watch records the main containers until the returned function is called, because dead
+// containers are removed when the disk is full.
 func (d *day) watch() (stop func()) {
 	ctx, cancel := context.WithCancel(d.t.Context())
 	var watcher sync.WaitGroup
@@ -256,7 +257,7 @@ func (d *day) watch() (stop func()) {
 	return func() { cancel(); watcher.Wait() }
 }
 
-// look takes note of what there is now. There may be no runtime.
+// look records the current containers. The runtime may be down.
 func (d *day) look(ctx context.Context) {
 	list, err := bed.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 		LabelSelector: map[string]string{labelAgent: d.name, labelContainerName: "main"},
@@ -284,18 +285,18 @@ func (d *day) look(ctx context.Context) {
 		d.lost[c.GetId()] = d.lost[c.GetId()] || forgotten(st)
 		d.mu.Unlock()
 		if forgotten(st) {
-			d.t.Log("containerd forgot a task: ", bed.deleteTask(c.GetId())) // or its pod could not be removed
+			d.t.Log("containerd forgot a task: ", bed.deleteTask(c.GetId())) // otherwise its pod could not be removed
 		}
 	}
 }
 
-// mains are the main containers of a pod that were seen.
+// mains is the main containers of a pod that were observed.
 type mains struct {
-	ran []instance // or run
-	// lost were made, and died of their runtime's having forgotten them.
+	ran []instance // terminated or running
+	// lost is containers that were created and whose task the runtime lost.
 	lost []instance
-	// broken have not started, as far as the runtime knows. Of a start that was broken
-	// off with its agent the process may have begun; the attempt is made again.
+	// broken is containers that have not started according to the runtime. If the agent was
+	// killed during the start, the process may have run; the agent repeats this attempt.
 	broken []instance
 }
 
@@ -317,7 +318,7 @@ func (d *day) mains(pod *corev1.Pod) (found mains) {
 	return found
 }
 
-// faults has a pod replaced every moment, and something go wrong at set times.
+// faults replaces pods at short intervals, and injects faults at fixed times.
 func (d *day) faults(length time.Duration) {
 	type fault struct {
 		at time.Duration
@@ -340,16 +341,16 @@ func (d *day) faults(length time.Duration) {
 			}
 			return due
 		})
-		if d.hasRoom() { // a pod that comes while there is none is refused, and stays so
+		if d.hasRoom() { // a pod that is created while the disk is full is rejected permanently
 			name := d.names[d.random.IntN(len(d.names))]
 			d.writes++
 			d.write(name+".yaml", d.all[name].manifest(name, d.marks, d.writes))
 		}
 	}
-	require.Empty(d.t, plan, "faults that did not happen")
+	require.Empty(d.t, plan, "faults that were not injected")
 }
 
-// hasRoom says whether the disk has been emptied again.
+// hasRoom reports whether the disk has free space again.
 func (d *day) hasRoom() bool {
 	s := statfs(d.t, d.root)
 	return s.Bavail*10 > s.Blocks*4 && d.output.linesWith("is under pressure: ") <= d.output.linesWith("is no longer under pressure")
@@ -360,7 +361,7 @@ func (d *day) killAgent() {
 	d.start(d.args...)
 }
 
-// hang stops a container's process, which answers no probe from then on.
+// hang stops a container's process, so that it no longer responds to probes.
 func (d *day) hang() {
 	pod := d.waitPod(time.Minute, "hung0", "to run", running)
 	for _, i := range bed.instances(d.t, podLabels(pod)) {
@@ -371,10 +372,10 @@ func (d *day) hang() {
 }
 
 func (d *day) killContainerd() {
-	// Of a sandbox in the making or in its removal the runtime would know nothing
-	// afterwards, and leave a shim, a lease or a network namespace of it to nobody.
-	// Some have a back-off before them, of their restarts while the agent was away.
-	waitFor(d.t, 2*time.Minute, "no pod to be beginning or ending", d.atRest)
+	// If containerd is killed while it creates or removes a sandbox, it loses the sandbox,
+	// and a shim, a lease or a network namespace is left. Some pods are in restart back-off
+	// because they ended while the agent was down.
+	waitFor(d.t, 2*time.Minute, "no pod to be starting or terminating", d.atRest)
 	pid, err := bed.containerd()
 	require.NoError(d.t, err)
 	require.NoError(d.t, syscall.Kill(pid, syscall.SIGKILL))
@@ -384,14 +385,14 @@ func (d *day) killContainerd() {
 	})
 	require.NoError(d.t, bedUp(bed.dir))
 	bed.conn.ResetConnectBackoff()
-	// Before the next fault, which may be this agent's end.
+	// Wait, because the next fault may kill this agent.
 	waitFor(d.t, 15*time.Second, "the agent to see that it is back", func() (string, bool) {
 		return "", d.output.linesWith("the runtime is ready again") > 0
 	})
 }
 
-// atRest says whether each pod that has a sandbox is one that the agent wants and that
-// has begun, and what the pods are.
+// atRest reports whether each pod with a sandbox has a manifest and has started. It also
+// returns the states of the pods.
 func (d *day) atRest() (string, bool) {
 	pods, err := d.agent.pods()
 	if err != nil {
@@ -420,8 +421,7 @@ func (d *day) atRest() (string, bool) {
 	return "", true
 }
 
-// fillDisk adds a pod that writes more than there is room for, and waits until it is
-// evicted.
+// fillDisk adds a pod that writes more than the free space, and waits until it is evicted.
 func (d *day) fillDisk() {
 	k := trades()[len(trades())-1]
 	d.all["full0"] = k
@@ -430,10 +430,10 @@ func (d *day) fillDisk() {
 	waitFor(d.t, 2*time.Minute, "its logs to go", func() (string, bool) { return "", d.hasRoom() })
 }
 
-// settle waits until each pod is as it should be.
+// settle waits until each pod has reached its final state.
 func (d *day) settle() {
 	began := time.Now()
-	waitFor(d.t, 3*time.Minute, "all pods to be as their specs imply", func() (string, bool) {
+	waitFor(d.t, 3*time.Minute, "all pods to reach the state that their specs imply", func() (string, bool) {
 		pods, err := d.agent.pods()
 		if err != nil {
 			return err.Error(), false
@@ -449,12 +449,11 @@ func (d *day) settle() {
 	d.t.Logf("%d pods were as they should be %v after the last fault", len(d.all), time.Since(began).Round(100*time.Millisecond))
 }
 
-// requireRestartsAreDeaths compares the agent's count of each main container with the
-// containers that the runtime has or had, and with what the processes themselves have
-// left.
+// requireRestartsAreDeaths compares the agent's restart count of each main container with the
+// containers that the runtime has or had, and with the lines that the processes have written.
 func (d *day) requireRestartsAreDeaths() {
 	deaths := 0
-	waitFor(d.t, time.Minute, "a moment in which nothing ends", func() (string, bool) {
+	waitFor(d.t, time.Minute, "a moment in which no container exits", func() (string, bool) {
 		pods, err := d.agent.pods()
 		if err != nil {
 			return err.Error(), false
@@ -471,10 +470,10 @@ func (d *day) requireRestartsAreDeaths() {
 	d.t.Logf("%d restarts, each of a container that had died", deaths)
 }
 
-// miscounted says what is wrong with the count of a pod's restarts.
+// miscounted returns the error in a pod's restart count, or "".
 func (d *day) miscounted(pod *corev1.Pod) string {
 	if evicted(pod) {
-		return "" // its containers went with it
+		return "" // its containers were removed with it
 	}
 	found := d.mains(pod)
 	attempts := map[string]bool{}
@@ -484,7 +483,7 @@ func (d *day) miscounted(pod *corev1.Pod) string {
 	restarts := int(firstStatus(pod).RestartCount)
 	begun, last := restarts+1, strconv.Itoa(restarts)
 	if !attempts[last] && slices.ContainsFunc(found.broken, func(i instance) bool { return i.Restarts == last }) {
-		begun-- // this attempt is made again when its back-off is over
+		begun-- // the agent repeats this attempt after its back-off
 	}
 	for i := range begun {
 		if !attempts[strconv.Itoa(i)] {
@@ -499,7 +498,7 @@ func (d *day) miscounted(pod *corev1.Pod) string {
 	return ""
 }
 
-// requireTold fails the test unless each fault was told.
+// requireTold fails the test unless the agent has logged each fault.
 func (d *day) requireTold() {
 	for what, line := range map[string]string{
 		"the container that hung":    "hung0-" + d.hostname + " Unhealthy spec.containers{main}: Liveness probe failed",
@@ -508,7 +507,7 @@ func (d *day) requireTold() {
 		"the runtime that was gone":  "the runtime is not ready: ",
 		"the runtime that came back": "the runtime is ready again",
 	} {
-		require.Positive(d.t, d.output.linesWith(line), "nothing was said of %s", what)
+		require.Positive(d.t, d.output.linesWith(line), "no line about %s in the agent's output", what)
 	}
-	require.Greater(d.t, d.output.linesWith("adopted: the pod ran before this agent started"), 10, "what the next agent found")
+	require.Greater(d.t, d.output.linesWith("adopted: the pod ran before this agent started"), 10, "adopted pods of the agents that were started last")
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// scripts are what the containers of the differential test run on containerd,
-// and what that is called on the fake.
+// scripts returns the commands of the containers on containerd, and the fake's programs that
+// replace them.
 func scripts() map[string]struct {
 	command []string
 	program fakecri.Program
@@ -47,20 +47,20 @@ func scripts() map[string]struct {
 	}
 }
 
-// side is one of two runtimes that see the same calls. Objects have names here,
-// because their ids differ.
+// side is one of two runtimes that receive the same calls. The test refers to objects by
+// name, because their IDs differ.
 type side struct {
 	t       *testing.T
 	rt      runtimeapi.RuntimeServiceClient
 	real    bool
 	logs    string
 	tag     string
-	ids     map[string]string // the newest of a name
-	names   map[string]string // of an id: which object it was, and its name
+	ids     map[string]string // ID of the newest object with a name
+	names   map[string]string // kind and name of the object with an ID
 	configs map[string]*runtimeapi.PodSandboxConfig
 
 	mu     sync.Mutex
-	events map[string][]string // what was told of an id
+	events map[string][]string // events by ID
 }
 
 func newSide(t *testing.T, conn grpc.ClientConnInterface, real bool, tag string) *side {
@@ -74,8 +74,8 @@ func newSide(t *testing.T, conn grpc.ClientConnInterface, real bool, tag string)
 	return s
 }
 
-// watch notes events until the test ends. It returns when they come, which shows
-// with a pod that is made for it.
+// watch records events until the test ends. It creates a pod, and returns when the pod's
+// events arrive.
 func (s *side) watch() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -111,13 +111,13 @@ func (s *side) told(id string) []string {
 	return slices.Clone(s.events[id])
 }
 
-// made notes a new object.
+// made records a new object.
 func (s *side) made(name, id string) {
 	s.ids[name], s.names[id] = id, fmt.Sprint(name, " of object ", len(s.names))
 }
 
-// stories removes all there is, waits until that is told, and returns what was
-// told of each object.
+// stories removes all objects, waits for the events of the removals, and returns the events
+// of each object.
 func (s *side) stories() map[string][]string {
 	s.t.Helper()
 	for key := range s.configs {
@@ -137,7 +137,7 @@ func (s *side) stories() map[string][]string {
 	return all
 }
 
-// serveFake offers a fake with the same programs until the test ends.
+// serveFake serves a fake with the same programs until the test ends.
 func serveFake(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	cfg := fakecri.Config{WriteLogs: true, Programs: map[string]fakecri.Program{}}
@@ -166,7 +166,7 @@ func serveFake(t *testing.T) *grpc.ClientConn {
 
 func (s *side) labels() map[string]string { return map[string]string{"differential": s.tag} }
 
-// id returns the id of a name, or one that nobody has.
+// id returns the ID of a name, or an ID that does not exist.
 func (s *side) id(name string) string {
 	if id := s.ids[name]; id != "" {
 		return id
@@ -212,7 +212,7 @@ func (s *side) create(pod, name, image string, attempt uint32) error {
 	return err
 }
 
-// start waits until the program is what it will be: ready, or at its end.
+// start starts a container and waits until its program is ready or has exited.
 func (s *side) start(name string) error {
 	_, err := s.rt.StartContainer(s.t.Context(), &runtimeapi.StartContainerRequest{ContainerId: s.id(name)})
 	if err != nil {
@@ -222,19 +222,19 @@ func (s *side) start(name string) error {
 		r, err := s.rt.ContainerStatus(s.t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: s.id(name)})
 		require.NoError(s.t, err)
 		st := r.GetStatus()
-		log, _ := os.ReadFile(st.GetLogPath()) // not there yet
+		log, _ := os.ReadFile(st.GetLogPath()) // it may not exist yet
 		ends := s.ends(st)
 		return string(log), len(log) > 0 && (!ends || st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED)
 	})
 	return nil
 }
 
-// ends says whether a container's program ends by itself: its name says so.
+// ends reports whether a container's program exits by itself, according to its name.
 func (s *side) ends(st *runtimeapi.ContainerStatus) bool {
 	return slices.Contains([]string{"job", "crash"}, st.GetMetadata().GetName())
 }
 
-// seen is all that is to be the same, without ids and times.
+// seen returns everything that must be equal on both sides, without IDs and times.
 func (s *side) seen() (all []string) {
 	names, ctx := s.names, s.t.Context()
 	pods, err := s.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: s.labels()}})
@@ -258,7 +258,7 @@ func (s *side) seen() (all []string) {
 	return all
 }
 
-// act makes one call, the n-th of a seed, and says what it was.
+// act makes one random call and returns its description.
 func (s *side) act(rnd *rand.Rand) (call string, err error) {
 	ctx := s.t.Context()
 	pod, attempt := fmt.Sprint("pod", rnd.IntN(2)), rnd.Uint32N(2)
@@ -305,7 +305,7 @@ func (s *side) act(rnd *rand.Rand) (call string, err error) {
 	}
 }
 
-// TestFakeDoesWhatContainerdDoes makes the same random calls on both.
+// TestFakeDoesWhatContainerdDoes makes the same random calls on the fake and on containerd.
 func TestFakeDoesWhatContainerdDoes(t *testing.T) {
 	needs(t, sameAnswers)
 	const seeds, calls = 4, 100

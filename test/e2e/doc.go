@@ -1,45 +1,46 @@
-// Package e2e proves the agent on a real machine: a real containerd with runc and
-// a CNI bridge, real processes, real signals, and the agent as its users run it,
-// as a process of its own.
+// Package e2e tests the agent on a real machine: with a real containerd, runc and a CNI
+// bridge, real processes and signals, and the agent as a separate process, as users run it.
 //
 // # Running it
 //
 //	make e2e
 //	make e2e-runtimes                                                     # on containerd 2.4, 1.7 and 1.6
 //	KUBEPARTS_E2E_CONTAINERD=1.7 go test -tags e2e -v -count=1 -run TestCrashLoop ./test/e2e
-//	go test -tags e2e -v -count=1 -parallel 5 ./test/e2e                  # the same
+//	go test -tags e2e -v -count=1 -parallel 5 ./test/e2e                  # the same as make e2e
 //	go test -tags e2e -v -count=1 -run TestCrashLoop ./test/e2e           # one test
 //	KUBEPARTS_AGENT=/path/to/agent go test -tags e2e -v -count=1 ./test/e2e
 //	KUBEPARTS_E2E_PROBED_PODS=200 KUBEPARTS_E2E_PROBED_TIME=2m go test -tags e2e -v -count=1 -run TestManyProbes ./test/e2e
 //
-// It needs Linux, root, and Debian with apt and Go. What else it needs the bed
-// gets for itself (test/testbed): the first run builds containerd, which takes
-// some minutes, and keeps it in ~/.cache/kpbed. KUBEPARTS_AGENT names an agent
-// binary; without it examples/minimal-agent is built. The tests print what they
-// measure, hence -v.
+// KUBEPARTS_E2E_PART divides the sizes of tests that measure, and KUBEPARTS_E2E_DAY is the
+// duration of the test with faults; .ci/run uses both to save time.
 //
-// KUBEPARTS_E2E_CONTAINERD is the version of containerd, 2.4 if it is not set. A test
-// that needs a feature which some versions lack calls [needs] first. It is skipped there,
-// and fails on 2.4. On 1.7 tests run one at a time, because all clients share its events.
+// The tests need Linux, root, and Debian with apt and Go. The test bed (test/testbed)
+// installs everything else: the first run builds containerd, which takes some minutes, and
+// caches it in ~/.cache/kpbed. KUBEPARTS_AGENT is the path of an agent binary; the default is
+// a new build of examples/minimal-agent. The tests print their measurements, therefore the
+// commands have -v.
+//
+// KUBEPARTS_E2E_CONTAINERD is the version of containerd, by default 2.4. A test that needs a
+// feature which some versions lack calls [needs] first. Such a test is skipped on these
+// versions, and fails on 2.4. On 1.7 tests run one at a time, because all clients share its
+// events.
 //
 // # How it is put together
 //
-// One bed serves all tests, but for those that need a disk of their own: these bring up
-// one more ([newSmallBed]). The test binary runs twice: the first process brings the bed
-// up, runs the second with the tests in it, and takes the bed down, because a panic, a
-// test timeout or an interrupt ends the process with the tests without running anything
-// deferred in it. What even a killed first process leaves behind, the next run takes away
-// before it starts.
+// All tests share one bed, except for tests that need a separate disk: these start an
+// additional bed ([newSmallBed]). The test binary runs twice. The first process starts the
+// bed, runs the second process, which runs the tests, and stops the bed. Two processes are
+// necessary because a panic, a test timeout or an interrupt ends the process with the tests
+// without running its deferred functions. If the first process is killed, the next run
+// removes what that process has left.
 //
-// A test makes a node: a folder of manifests, a root folder and an agent name of
-// its own. Agents touch only what carries their name, so that tests run in
-// parallel on the one socket. Those that measure, and those that take the runtime from
-// under all others, are not parallel. When a test is over its agent is stopped, its pods
-// are removed over CRI, and the foreign pods, which stand on the same socket all
-// the time and belong to no agent, must be what they were in the beginning.
+// A test creates a node: a directory of manifests, a root directory and an agent name. Agents
+// only change objects with their name, so that tests run in parallel on the same socket.
+// Tests that measure, and tests that stop the runtime of all tests, are not parallel. At the
+// end of a test its agent is stopped and its pods are removed over CRI. The bed also has
+// foreign pods, which belong to no agent. They must be unchanged after each test.
 //
-// Tests look at three things that know nothing of each other: what the agent says
-// (/pods, /healthz, its output), what the runtime says over CRI, and what the
-// kernel has (processes, mounts, network namespaces). They wait by asking again
-// until a deadline, and a failed wait tells what was last seen.
+// Tests compare three independent sources: the agent (/pods, /healthz, its output), the
+// runtime (over CRI), and the kernel (processes, mounts, network namespaces). They poll a
+// condition until a deadline. A failed wait prints the last observation.
 package e2e

@@ -17,25 +17,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// endText is a pod with a grace period and containers, in JSON.
+// endText returns a pod with a grace period and containers, in JSON.
 func endText(name string, grace int, containers string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {terminationGracePeriodSeconds: %d, %s}\n", name, grace, containers)
 }
 
-// shell is a busybox container that ends at SIGTERM and says so.
+// shell returns a busybox container that exits on SIGTERM and writes a line about it.
 func shell(name, more string) string {
 	return fmt.Sprintf(`{name: %s, image: kubeparts.test/busybox:1, %s command: [sh, -c, "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.1; done"]}`, name, more)
 }
 
-// ended waits until the process is over and returns how long that took.
+// ended waits until the process has exited and returns the duration.
 func ended(t *testing.T, pid int, timeout time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	waitFor(t, timeout, "the process to end", func() (string, bool) { return "it runs", !alive(pid) })
+	waitFor(t, timeout, "the process to exit", func() (string, bool) { return "the process runs", !alive(pid) })
 	return time.Since(begin)
 }
 
-// pidOf is the process of a pod's container.
+// pidOf returns the process ID of a pod's container.
 func pidOf(t *testing.T, pod *corev1.Pod, name string) int {
 	t.Helper()
 	for _, i := range bed.instances(t, podLabels(pod)) {
@@ -43,14 +43,14 @@ func pidOf(t *testing.T, pod *corev1.Pod, name string) int {
 			return bed.pid(t, i.ID)
 		}
 	}
-	t.Fatalf("no container %s runs", name)
+	t.Fatalf("container %s is not running", name)
 	return 0
 }
 
 func TestHooksByCommandAndHTTP(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	// The container's own server may not listen yet when the hook comes.
+	// The container's own server may not listen yet when the hook runs.
 	asked := make(chan string, 10)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
 	t.Cleanup(elsewhere.Close)
@@ -70,7 +70,7 @@ func TestHooksByCommandAndHTTP(t *testing.T) {
 	pid := pidOf(t, pod, "main")
 	require.FileExists(t, fmt.Sprintf("/proc/%d/root/tmp/post", pid))
 	n.waitReady("http")
-	require.Equal(t, "/started", <-asked, "the hook has been there")
+	require.Equal(t, "/started", <-asked, "the postStart hook must send its request")
 	require.Empty(t, asked, "once")
 
 	begin := time.Now()
@@ -78,7 +78,7 @@ func TestHooksByCommandAndHTTP(t *testing.T) {
 	ended(t, pid, 15*time.Second)
 	require.NotZero(t, logTime(t, log, "preStop"))
 	hook, told := logTime(t, log, "preStop"), logTime(t, log, "told")
-	require.True(t, told.After(hook), "the hook comes before the stop")
+	require.True(t, told.After(hook), "the preStop hook must run before SIGTERM")
 	require.Less(t, time.Since(begin), 8*time.Second)
 	n.waitGone(20*time.Second, "hooks")
 	n.remove("http.yaml")
@@ -98,7 +98,8 @@ func TestPostStartThatFailsKillsItsContainer(t *testing.T) {
 	require.NotZero(t, n.output.linesWith("FailedPostStartHook"))
 }
 
-// TestHookThatHangsCostsNoMoreThanTheGrace and two seconds.
+// TestHookThatHangsCostsNoMoreThanTheGrace checks that a hanging hook delays the termination
+// by at most the grace period plus two seconds.
 func TestHookThatHangsCostsNoMoreThanTheGrace(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -113,7 +114,7 @@ func TestHookThatHangsCostsNoMoreThanTheGrace(t *testing.T) {
 	took := time.Since(begin)
 	t.Logf("hook hangs and SIGTERM is ignored, grace 10 s: %v", took.Round(10*time.Millisecond))
 	require.GreaterOrEqual(t, took, 10*time.Second)
-	require.Less(t, took-stalled(), 14*time.Second, "neither a second grace period nor a second minimum")
+	require.Less(t, took-stalled(), 14*time.Second, "the container must not get a second grace period or a second minimum of two seconds")
 	n.waitGone(20*time.Second, "hang")
 	n.requireNothingLeft()
 }
@@ -157,13 +158,13 @@ func TestInitContainerIsKilledWithItsPod(t *testing.T) {
 	require.NotZero(t, logTime(t, n.openLog(pod, "slow"), "up"))
 	stalled := stalls(t)
 	n.remove("init.yaml")
-	require.Less(t, ended(t, pid, 40*time.Second)-stalled(), 3*time.Second, "it is told, not killed")
+	require.Less(t, ended(t, pid, 40*time.Second)-stalled(), 3*time.Second, "the container must receive SIGTERM, not SIGKILL")
 	n.waitGone(20*time.Second, "init")
 	n.requireNothingLeft()
 }
 
-// TestAgentKilledDuringATermination: the next one ends the pod within the grace
-// period that began with the first signal, however often that happens.
+// TestAgentKilledDuringATermination checks that the next agent terminates the pod within the
+// grace period that began with the first signal, for any number of agent kills.
 func TestAgentKilledDuringATermination(t *testing.T) {
 	t.Parallel()
 	for name, kills := range map[string]int{"once": 1, "twice": 2} {
@@ -176,8 +177,8 @@ func TestAgentKilledDuringATermination(t *testing.T) {
 
 func agentsKilledDuringATermination(t *testing.T, kills int) {
 	t.Helper()
-	// A grace period that began anew would be over this much later for each kill, and
-	// a busy machine may be this late.
+	// If each agent started a new grace period, each kill would delay the end by apart. On a
+	// busy machine, the end can be delayed by late.
 	const grace, apart, late = 20 * time.Second, 6 * time.Second, 1500 * time.Millisecond
 	n := newNode(t)
 	n.write("stay.yaml", endText("stay", 20, `volumes: [{name: s, emptyDir: {medium: Memory}}], containers: [{name: main, image: kubeparts.test/busybox:1,
@@ -194,14 +195,14 @@ func agentsKilledDuringATermination(t *testing.T, kills int) {
 			data, err2 := io.ReadAll(log)
 			return fmt.Sprint(string(data), err, err2), strings.Count(string(data), "preStop") > killed
 		})
-		stays(t, apart, "the process", func() (string, bool) { return fmt.Sprint(pid), alive(pid) })
+		stays(t, apart, "the process runs", func() (string, bool) { return fmt.Sprint(pid), alive(pid) })
 		n.agent.kill(t)
 		n.start()
 	}
 	ended(t, pid, 2*grace)
-	require.GreaterOrEqual(t, time.Since(removed), grace, "it has its grace period")
+	require.GreaterOrEqual(t, time.Since(removed), grace, "the container must get its whole grace period")
 	took := time.Since(logTime(t, log, "preStop"))
-	t.Logf("first signal to the end of the process, grace %v, agent killed %d ×: %v", grace, kills, took.Round(10*time.Millisecond))
+	t.Logf("from the first signal to the exit of the process, grace period %v, agent killed %d times: %v", grace, kills, took.Round(10*time.Millisecond))
 	require.Less(t, took-stalled(), grace+2*time.Second+late)
 	n.requireNothingLeft()
 }

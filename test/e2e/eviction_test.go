@@ -20,11 +20,11 @@ import (
 
 const (
 	mebi = 1 << 20
-	// fillText writes so many MiB to a container's log and then sleeps: %d is how many.
+	// fillText writes %d MiB to a container's log and then sleeps.
 	fillText = `dd if=/dev/zero bs=1M count=%d 2>/dev/null | tr "\\0" x | fold -w 1000; exec sleep 1000`
 )
 
-// shellPod is a pod of busybox that runs a script.
+// shellPod returns a pod of busybox that runs a script.
 func shellPod(name, script, more string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -57,14 +57,14 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 	t.Log(full.Status.Message)
 	require.Contains(t, full.Status.Message, "The node was low on resource: ephemeral-storage. Threshold quantity: 48Mi, available: ")
 	require.Equal(t, corev1.ConditionTrue, conditionStatus(full, corev1.DisruptionTarget))
-	waitFor(t, startTimeout, "its logs to be removed", func() (string, bool) {
+	waitFor(t, startTimeout, "the logs of the evicted pod to be removed", func() (string, bool) {
 		u := usedBytes(t, n.root)
 		return fmt.Sprint(u), u < 10*mebi
 	})
 	waitFor(t, startTimeout, "the eviction to be over", func() (string, bool) {
 		return "", n.output.linesWith("pod eviction finished") == 1
 	})
-	stays(t, 5*time.Second, "the neighbour runs, nothing else goes", func() (string, bool) {
+	stays(t, 5*time.Second, "the neighbour runs, and no other pod is evicted", func() (string, bool) {
 		pods, err := n.agent.pods()
 		return fmt.Sprint(describe(pods), err), err == nil && n.output.linesWith("pod eviction finished") == 1
 	})
@@ -73,15 +73,15 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 		return "", n.output.linesWith("is no longer under pressure") > 0
 	})
 
-	// An agent that begins again under pressure refuses none of those that run.
-	n.agent.stop(t) // first: it would evict for what follows
+	// An agent that starts under pressure must not reject pods that are already running.
+	n.agent.stop(t) // otherwise it would evict because of the following writes
 	require.NoError(t, os.WriteFile(n.root+"/ballast", make([]byte, 70*mebi), 0o600))
 	before := bed.instances(t, podLabels(calm))
 	n.remove("filler.yaml")
 	n.start("--eviction-hard", "nodefs.available<5%,nodefs.inodesFree<1%", "--eviction-soft", "nodefs.available<50%", "--eviction-soft-grace-period", "nodefs.available=1h")
 	calm = n.waitRunning("calm")
 	require.Equal(t, before, bed.instances(t, podLabels(calm)))
-	waitFor(t, startTimeout, "the pressure to be seen", func() (string, bool) {
+	waitFor(t, startTimeout, "the agent to report the pressure", func() (string, bool) {
 		return "", n.output.linesWith("is under pressure: [DiskPressure]") > 1
 	})
 	n.write("late.yaml", shellPod("late", "exec sleep 1000", ""))
@@ -89,8 +89,8 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 	require.Equal(t, "Pod was rejected: The node had condition: [DiskPressure]. ", late.Status.Message)
 }
 
-// TestAnEvictionGoesOnAfterItsAgentsDeath kills the agent while a pod that it has
-// evicted, and that does not heed SIGTERM, still has time left.
+// TestAnEvictionGoesOnAfterItsAgentsDeath kills the agent after it has evicted a pod that
+// ignores SIGTERM, before the grace period of the pod has ended.
 func TestAnEvictionGoesOnAfterItsAgentsDeath(t *testing.T) {
 	t.Parallel()
 	const grace = 15
@@ -107,10 +107,10 @@ func TestAnEvictionGoesOnAfterItsAgentsDeath(t *testing.T) {
 	before := bed.instances(t, podLabels(calm))
 	script := "trap '' TERM; dd if=/dev/zero bs=1M count=60 2>/dev/null | tr '\\000' x | fold -w 1000; while :; do sleep 1; done"
 	n.write("filler.yaml", strings.ReplaceAll(shellPod("filler", script, ""), "PeriodSeconds: 1", "PeriodSeconds: 60"))
-	filler := n.waitPod(startTimeout, "filler", "to be told that it is evicted", func(p *corev1.Pod) bool {
+	filler := n.waitPod(startTimeout, "filler", "to have the reason Evicted or the condition DisruptionTarget", func(p *corev1.Pod) bool {
 		return p.Status.Reason == "Evicted" || conditionStatus(p, corev1.DisruptionTarget) == corev1.ConditionTrue
 	})
-	waitFor(t, 5*time.Second, "that to be on disk", func() (string, bool) {
+	waitFor(t, 5*time.Second, "the agent to store the eviction", func() (string, bool) {
 		said := saved(filepath.Join(n.root, "statuses", string(filler.UID)+".json"))
 		_, err := os.Stat(filepath.Join(n.root, "pods", string(filler.UID), "ending"))
 		return fmt.Sprint(said, err), said != nil && said.Status.Message == filler.Status.Message && err == nil
@@ -119,19 +119,19 @@ func TestAnEvictionGoesOnAfterItsAgentsDeath(t *testing.T) {
 	n.agent.kill(t)
 	live, err := bed.find(podLabels(filler))
 	require.NoError(t, err)
-	require.True(t, slices.ContainsFunc(live, instance.running), "it was to outlive its agent")
+	require.True(t, slices.ContainsFunc(live, instance.running), "the pod must still run after the agent was killed")
 
 	n.start(flags...)
-	waitFor(t, 2*grace*time.Second, "the evicted pod to end", func() (string, bool) {
+	waitFor(t, 2*grace*time.Second, "the evicted pod's containers to exit", func() (string, bool) {
 		found, err := bed.find(podLabels(filler))
 		return fmt.Sprint(found, err), err == nil && !slices.ContainsFunc(found, instance.running)
 	})
 	took := time.Since(begun)
-	t.Logf("gone %v after the eviction began, of %d s that it had", took.Round(100*time.Millisecond), grace)
-	require.Less(t, took-stalled(), (grace+5)*time.Second, "no second grace period")
+	t.Logf("the pod ended %v after the start of the eviction, with a grace period of %d s", took.Round(100*time.Millisecond), grace)
+	require.Less(t, took-stalled(), (grace+5)*time.Second, "the pod must not get a second grace period")
 	full := n.waitPod(startTimeout, "filler", "to be evicted", evicted)
 	require.Equal(t, filler.Status.Message, full.Status.Message)
-	stays(t, 5*time.Second, "it does not come again, and its neighbour stays", func() (string, bool) {
+	stays(t, 5*time.Second, "the evicted pod does not run again, and its neighbour runs", func() (string, bool) {
 		again, err := bed.find(podLabels(filler))
 		now := bed.instances(t, podLabels(calm))
 		return fmt.Sprint(again, now, err), err == nil && !slices.ContainsFunc(again, instance.running) && slices.Equal(now, before)
@@ -150,7 +150,7 @@ func TestPodOverItsEphemeralStorageLimitIsEvicted(t *testing.T) {
 	n.write("layer.yaml", shellPod("layer", "dd if=/dev/zero of=/big bs=1M count=40; exec sleep 1000", limit))
 	for _, name := range []string{"logs", "layer"} {
 		over := n.waitPod(time.Minute, name, "to be evicted", evicted)
-		t.Logf("%s: %v after its manifest: %s", name, time.Since(began).Round(time.Millisecond), over.Status.Message)
+		t.Logf("%s: evicted %v after its manifest was written: %s", name, time.Since(began).Round(time.Millisecond), over.Status.Message)
 		require.Equal(t, "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. ", over.Status.Message)
 	}
 	n.waitRunning("calm")
@@ -168,7 +168,7 @@ func TestPodOverItsEmptyDirLimitIsEvicted(t *testing.T) {
 	began := time.Now()
 	n.write("full.yaml", shellPod("full", "dd if=/dev/zero of=/data/much bs=1M count=40; exec sleep 1000", volume))
 	over := n.waitPod(time.Minute, "full", "to be evicted", evicted)
-	t.Logf("%v after its manifest: %s", time.Since(began).Round(time.Millisecond), over.Status.Message)
+	t.Logf("evicted %v after its manifest was written: %s", time.Since(began).Round(time.Millisecond), over.Status.Message)
 	require.Equal(t, `Usage of EmptyDir volume "data" exceeds the limit "20Mi". `, over.Status.Message)
 	n.waitRunning("calm")
 }
@@ -180,8 +180,8 @@ func TestPodThatTakesAllInodesIsEvicted(t *testing.T) {
 	n.write("calm.yaml", shellPod("calm", "exec sleep 1000", ""))
 	n.start("--cri-endpoint", b.endpoint, "--eviction-hard", "imagefs.inodesFree<30%")
 	n.waitRunning("calm")
-	// No faster than the runtime counts, each second here: of what it has not counted yet
-	// nobody can tell whose it is.
+	// The pod writes no faster than the runtime measures, every second in this test: inodes
+	// that are not measured yet cannot be assigned to a pod.
 	n.write("many.yaml", shellPod("many", `mkdir /d; i=0; while [ $i -lt 9000 ]; do : >/d/$i || break; i=$((i+1)); [ $((i%100)) != 0 ] || sleep 0.1; done; exec sleep 1000`, ""))
 	full := n.waitPod(2*time.Minute, "many", "to be evicted", evicted)
 	t.Log(full.Status.Message)
@@ -189,18 +189,18 @@ func TestPodThatTakesAllInodesIsEvicted(t *testing.T) {
 	waitFor(t, startTimeout, "the eviction to be over", func() (string, bool) {
 		return "", n.output.linesWith("pod eviction finished") == 1
 	})
-	stays(t, 5*time.Second, "one eviction", func() (string, bool) {
+	stays(t, 5*time.Second, "exactly one pod is evicted", func() (string, bool) {
 		return "", n.output.linesWith("pod eviction finished") == 1
 	})
 	n.waitRunning("calm")
 }
 
-// TestMemoryHogsAreEvictedBeforeTheKernelKills lets hogs take what is available down to
-// a threshold far above nothing, one after the other. Their limit keeps the machine safe
-// should they not be evicted.
+// TestMemoryHogsAreEvictedBeforeTheKernelKills starts pods, one after the other, that
+// allocate the available memory down to a high threshold. If the eviction fails, the memory
+// limit of the pods protects the machine.
 func TestMemoryHogsAreEvictedBeforeTheKernelKills(t *testing.T) {
 	const (
-		rounds = 20 // or fewer, if each takes long
+		rounds = 20 // fewer rounds if each is slow
 		fewest = 5
 		room   = 3000 * mebi
 		limit  = 10000 * mebi
@@ -233,7 +233,7 @@ spec:
 		pod := n.waitPod(startTimeout, name, "to be evicted", evicted)
 		require.Contains(t, pod.Status.Message, "The node was low on resource: memory.")
 		var m []string
-		waitFor(t, startTimeout, "the agent to tell", func() (string, bool) {
+		waitFor(t, startTimeout, "the agent to report the eviction", func() (string, bool) {
 			m = regexp.MustCompile(name + `.*signal=memory.available decided=(\S+) .*took=(\S+) `).FindStringSubmatch(n.output.String())
 			return "", m != nil
 		})
@@ -248,7 +248,7 @@ spec:
 			now := availableMemory(t)
 			return fmt.Sprint(now), now > available-room/2
 		})
-		if i == fewest/2 { // in the middle of it
+		if i == fewest/2 { // halfway
 			n.agent.kill(t)
 			n.start("--eviction-hard", fmt.Sprintf("memory.available<%dMi", (available-room)/mebi), "--eviction-pressure-transition-period", "1s")
 			continue
@@ -259,10 +259,10 @@ spec:
 			return last, !strings.HasPrefix(last, "is short")
 		})
 	}
-	t.Logf("from a poll that saw the threshold crossed (each %v) to the decision: %s", pollPeriod, spread(notice))
+	t.Logf("from the poll that observed the crossed threshold (every %v) to the decision: %s", pollPeriod, spread(notice))
 	figure(t, "evict-notice", slices.Max(notice).Seconds()*1e3, "ms", 0)
-	t.Logf("from the decision to the pod's end, 1 s of grace included: %s", spread(whole))
-	require.Zero(t, n.output.linesWith(" OOMKilled: "), "the kernel was first")
+	t.Logf("from the decision to the end of the pod, including 1 s of grace: %s", spread(whole))
+	require.Zero(t, n.output.linesWith(" OOMKilled: "), "the kernel killed a container before the agent evicted its pod")
 	n.waitRunning("calm")
 }
 
@@ -270,7 +270,7 @@ func TestBestEffortPodIsRefusedUnderMemoryPressure(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start("--eviction-hard=", "--eviction-soft", "memory.available<99%", "--eviction-soft-grace-period", "memory.available=1h")
-	waitFor(t, startTimeout, "pressure", func() (string, bool) {
+	waitFor(t, startTimeout, "the agent to report pressure", func() (string, bool) {
 		return "", n.output.linesWith("is under pressure: [MemoryPressure]") > 0
 	})
 	n.write("best.yaml", shellPod("best", "exec sleep 1000", ""))
@@ -284,7 +284,7 @@ func TestImagesGoBeforeAnyPod(t *testing.T) {
 	t.Parallel()
 	b := newSmallBed(t, 400)
 	for i := range 4 {
-		b.addImage(fmt.Sprintf("kubeparts.test/ballast:%d", i), 20) // twice that: content and snapshot
+		b.addImage(fmt.Sprintf("kubeparts.test/ballast:%d", i), 20) // uses twice the space: content and snapshot
 	}
 	n := newNode(t)
 	n.write("calm.yaml", shellPod("calm", "exec sleep 1000", ""))
@@ -294,17 +294,17 @@ func TestImagesGoBeforeAnyPod(t *testing.T) {
 	}
 	n.start(append(flags, "--eviction-hard=")...)
 	n.waitRunning("calm")
-	waitFor(t, startTimeout, "the images to be noted, and old enough to go", func() (string, bool) {
+	waitFor(t, startTimeout, "images-seen.json to exist, and the images to be old enough to be deleted", func() (string, bool) {
 		noted, err := os.Stat(n.root + "/images-seen.json")
 		return fmt.Sprint(err), err == nil && time.Since(noted.ModTime()) > 2*time.Second
 	})
 	n.agent.stop(t)
 	free := freeBytes(t, b.dir)
 	n.start(append(flags, "--eviction-hard", fmt.Sprintf("imagefs.available<%dMi", free/mebi+30))...)
-	waitFor(t, startTimeout, "images to go", func() (string, bool) {
+	waitFor(t, startTimeout, "images to be deleted", func() (string, bool) {
 		return fmt.Sprint(b.has()), freeBytes(t, b.dir) > free+30*mebi
 	})
-	stays(t, 5*time.Second, "no pod goes", func() (string, bool) { return "", n.output.linesWith("pod eviction finished") == 0 })
+	stays(t, 5*time.Second, "no pod is evicted", func() (string, bool) { return "", n.output.linesWith("pod eviction finished") == 0 })
 	n.waitRunning("calm")
 	left := 0
 	for tag := range b.has() {
@@ -312,12 +312,12 @@ func TestImagesGoBeforeAnyPod(t *testing.T) {
 			left++
 		}
 	}
-	t.Logf("%d of 4 images are left, %d MiB free of %d wanted", left, freeBytes(t, b.dir)/mebi, free/mebi+30)
-	require.Positive(t, left, "no more than needed")
+	t.Logf("%d of 4 images are left, %d MiB free, %d MiB wanted", left, freeBytes(t, b.dir)/mebi, free/mebi+30)
+	require.Positive(t, left, "no more images than necessary must be deleted")
 }
 
-// leave stops the agent, if it runs, and takes its pods away, before the disk goes that
-// they write to.
+// leave stops the agent, if it is running, and removes its pods before the disk to which they
+// write is unmounted.
 func (n *node) leave() {
 	if n.agent != nil && !n.agent.over() {
 		n.agent.stop(n.t)
@@ -344,14 +344,14 @@ func freeBytes(t *testing.T, dir string) int64 {
 	return int64(s.Bavail) * s.Bsize
 }
 
-// availableMemory is what the kernel says, and the free pages on the lists of its
-// processors.
+// availableMemory returns the available memory according to the kernel, plus the free pages
+// on the per-CPU lists.
 func availableMemory(t *testing.T) int64 {
 	t.Helper()
 	return sumOf(t, "/proc/meminfo", "MemAvailable:")<<10 + sumOf(t, "/proc/zoneinfo", "count:")*int64(os.Getpagesize())
 }
 
-// sumOf sums the numbers beside a word in a file.
+// sumOf returns the sum of the numbers that follow a word in a file.
 func sumOf(t *testing.T, file, word string) (sum int64) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -366,7 +366,7 @@ func sumOf(t *testing.T, file, word string) (sum int64) {
 	return sum
 }
 
-// spread describes durations.
+// spread prints the distribution of durations.
 func spread(all []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(all))
 	if len(sorted) == 0 {

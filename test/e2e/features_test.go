@@ -16,11 +16,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// newerHandler is the runtime handler of the bed beside the default one: a runc that
-// knows idmapped mounts, as user namespaces need them.
+// newerHandler is the second runtime handler of the bed: a runc that supports idmapped
+// mounts, which user namespaces need.
 const newerHandler = "newer"
 
-// answeredBy returns a condition that asks who answers at an address.
+// answeredBy returns a condition on the container that responds at an address.
 func answeredBy(address, container string) condition {
 	return func() (string, bool) {
 		_, body, err := httpGet("http://" + address + "/env")
@@ -28,13 +28,13 @@ func answeredBy(address, container string) condition {
 	}
 }
 
-// hostPorts returns ports of the node, no two the same, that were free a moment ago.
+// hostPorts returns different ports of the node that were free when they were checked.
 func hostPorts(t *testing.T, many int) (ports []string) {
 	t.Helper()
 	for range many {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		defer listener.Close() // when all are known
+		defer listener.Close() // after all ports have been chosen
 		_, port, err := net.SplitHostPort(listener.Addr().String())
 		require.NoError(t, err)
 		ports = append(ports, port)
@@ -61,14 +61,14 @@ spec:
 	n.start()
 	pod := n.waitRunning("ports")
 	started := bed.instances(t, podLabels(pod))
-	require.Equal(t, []string{"side", "main"}, []string{started[0].Name, started[1].Name}, "the sidecar first")
+	require.Equal(t, []string{"side", "main"}, []string{started[0].Name, started[1].Name}, "the sidecar must start first")
 	for address, container := range map[string]string{
 		net.JoinHostPort(pod.Status.HostIP, all): "main", "127.0.0.1:" + all: "main", "127.0.0.1:" + local: "main", "127.0.0.1:" + sidecar: "side",
 	} {
 		waitFor(t, 10*time.Second, container+" to answer at "+address, answeredBy(address, container))
 	}
 	_, _, err := httpGet("http://" + net.JoinHostPort(pod.Status.HostIP, local) + "/env")
-	require.Error(t, err, "it is the loopback's only")
+	require.Error(t, err, "the port must be open on the loopback address only")
 
 	was := bed.traces(t, pod)
 	n.remove("ports.yaml")
@@ -85,8 +85,8 @@ spec:
 	}
 }
 
-// TestHostPortThatIsTakenIsRefused by admission, before anything is made, and the pod
-// that has it goes on.
+// TestHostPortThatIsTakenIsRefused checks that admission rejects a pod with a used host port
+// before any object is created, and that the other pod continues to run.
 func TestHostPortThatIsTakenIsRefused(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -120,24 +120,24 @@ func TestRuntimeClassIsTheRuntimesHandler(t *testing.T) {
 	sandboxes, err := bed.sandboxes(podLabels(pod))
 	require.NoError(t, err)
 	require.Len(t, sandboxes, 1)
-	require.DirExists(t, filepath.Join(bed.dir, "state", "runc-"+newerHandler, "k8s.io", sandboxes[0]), "that runc has it")
+	require.DirExists(t, filepath.Join(bed.dir, "state", "runc-"+newerHandler, "k8s.io", sandboxes[0]), "the sandbox must be in the state directory of that runc")
 	refused := n.waitStuck("none", "Failed to create pod sandbox: failed to get RuntimeClass nobodys: the runtime has no handler of that name")
 	sandboxes, err = bed.sandboxes(podLabels(refused))
 	require.NoError(t, err)
 	require.Empty(t, sandboxes)
 }
 
-// waitStuck waits until the pod waits with the message, and returns it.
+// waitStuck waits until the pod has a waiting reason with the message, and returns the pod.
 func (n *node) waitStuck(name, message string) *corev1.Pod {
 	n.t.Helper()
-	return n.waitPod(startTimeout, name, "to say: "+message, func(p *corev1.Pod) bool {
+	return n.waitPod(startTimeout, name, "to have the message: "+message, func(p *corev1.Pod) bool {
 		w := firstStatus(p).State.Waiting
 		return p.Status.Phase == corev1.PodPending && w != nil && w.Reason == "ContainerCreating" && w.Message == message
 	})
 }
 
-// TestUserNamespace: root in the pod is nobody on the node, and owns in both what its
-// volumes hold.
+// TestUserNamespace checks that root in the pod has an unprivileged ID on the node, and owns
+// the volumes' files on both sides.
 func TestUserNamespace(t *testing.T) {
 	needs(t, userNamespaces)
 	t.Parallel()
@@ -155,7 +155,7 @@ touch /host/here /disk/here && stat -c 'file %u' /host/here /disk/here; echo end
 	for _, name := range []string{"first", "second"} {
 		n.write(name+".yaml", text(name, "runtimeClassName: "+newerHandler+", "))
 	}
-	// Debian's runc knows no idmapped mounts, and says so.
+	// Debian's runc does not support idmapped mounts, and returns an error.
 	n.write("old.yaml", text("old", ""))
 	n.start()
 	ids := map[string]bool{}
@@ -174,11 +174,11 @@ touch /host/here /disk/here && stat -c 'file %u' /host/here /disk/here; echo end
 		require.GreaterOrEqual(t, outside, 65536)
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pidOf(t, pod, "main")))
 		require.NoError(t, err)
-		require.Contains(t, string(status), fmt.Sprintf("Uid:\t%d\t", outside), "on the node")
+		require.Contains(t, string(status), fmt.Sprintf("Uid:\t%d\t", outside), "the process must have the outside UID on the node")
 		ids[fmt.Sprint(outside)] = true
 	}
-	require.Len(t, ids, 2, "each pod has IDs of its own")
-	require.Equal(t, uint32(0), ownerOf(t, host+"/here"), "and on the node's disk the file is root's")
+	require.Len(t, ids, 2, "each pod must have its own user IDs")
+	require.Equal(t, uint32(0), ownerOf(t, host+"/here"), "the file on the node's disk must belong to root")
 
 	refused := n.waitStuck("old", "Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support user namespaces")
 	sandboxes, err := bed.sandboxes(podLabels(refused))

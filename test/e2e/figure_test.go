@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// figure prints a figure in the form that `make bench-report` reads, and holds it to
-// most, unless that is 0: on a machine that does other work besides, some figures say
-// how it was and prove nothing.
+// figure prints a figure in the form that `make bench-report` reads. It fails the test if the
+// value exceeds most, unless most is 0: some figures depend on the load of the machine and
+// are only printed.
 func figure(t *testing.T, name string, value float64, unit string, most float64) {
 	t.Helper()
 	t.Logf("figure: %s %.4g %s", name, value, unit)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// That foreign pods survive all other tests is looked at when each of them is
-// over. This one does on purpose what tempts an agent most.
+// Every test checks at its end that the foreign pods are unchanged. This test creates the
+// situation in which an agent is most likely to change them.
 func TestPodsOfOthersSurviveAnAgentThatRemovesAndStopsItsOwn(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -34,10 +34,10 @@ func TestPodsOfOthersSurviveAnAgentThatRemovesAndStopsItsOwn(t *testing.T) {
 		bed.requireGone(t, second)
 		requireForeignUntouched(t)
 
-		// One that starts with nothing to run finds only what is not its own.
+		// An agent that starts without manifests finds only pods of others.
 		other.remove("two.yaml")
 		other.start("--stop-pods")
-		stays(t, quiet, "the foreign pods and the neighbour's", func() (string, bool) {
+		stays(t, quiet, "the foreign pods and the neighbour's pods are unchanged", func() (string, bool) {
 			requireForeignUntouched(t)
 			after, err := live(neighbours)
 			return after, err == nil && after == before

@@ -12,24 +12,24 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// foreignUID is the UID of the foreign pod that looks like a kubelet's.
+// foreignUID is the UID of the foreign pod that resembles a kubelet's pod.
 const foreignUID = "11111111-2222-3333-4444-555555555555"
 
-// foreignPod is a pod that no agent under test made.
+// foreignPod is a pod that no tested agent created.
 type foreignPod struct {
 	sandbox, container, log string
 	before                  foreignState
 }
 
-// foreignState is all of a foreign pod that an agent could spoil.
+// foreignState is everything of a foreign pod that an agent could change.
 type foreignState struct {
 	Sandbox, SandboxState, Container, State string
 	Created, Started, Finished              int64
 	Log, Image                              bool
 }
 
-// makeForeignPods makes two pods over CRI: one of somebody who knows nothing of
-// Kubernetes, and one that looks in every label as a kubelet's does.
+// makeForeignPods creates two pods over CRI: one of a client that does not use Kubernetes,
+// and one with all labels of a kubelet's pod.
 func makeForeignPods(b *testbed) ([]*foreignPod, error) {
 	kubelet := map[string]string{
 		labelPodName: "of-a-kubelet", labelPodNamespace: "default", labelPodUID: foreignUID,

@@ -43,7 +43,7 @@ func TestForeignPodsAreSeenAsTheyAre(t *testing.T) {
 func TestTracesOfALivingPodAreFoundEverywhere(t *testing.T) {
 	pod := &corev1.Pod{}
 	pod.UID, pod.Name = foreignUID, "of-a-kubelet"
-	tr := bed.traces(t, pod) // checks itself
+	tr := bed.traces(t, pod) // returns an error if it finds nothing
 	require.Len(t, tr.ids, 2)
 	require.True(t, alive(bed.pid(t, tr.ids[1])))
 	require.False(t, alive(1<<30))

@@ -34,7 +34,7 @@ spec:
 	require.NoError(t, err)
 
 	require.NoError(t, a.cmd.Process.Signal(syscall.SIGINT))
-	waitFor(t, 5*time.Second, "the agent to begin", func() (string, bool) {
+	waitFor(t, 5*time.Second, "the agent to begin to stop all pods", func() (string, bool) {
 		return a.output.String(), a.output.linesWith("stopping all pods") > 0
 	})
 	require.False(t, a.over())
@@ -43,7 +43,7 @@ spec:
 	code, err := a.wait(5 * time.Second)
 	require.NoError(t, err)
 	require.Equal(t, 1, code)
-	t.Logf("second signal to the end: %v", time.Since(begin).Round(time.Millisecond))
+	t.Logf("from the second signal to the exit: %v", time.Since(begin).Round(time.Millisecond))
 	after, err := live(pod)
 	require.NoError(t, err)
 	require.Equal(t, before, after)
@@ -85,16 +85,17 @@ func TestAgentKilledAgainAndAgainWhilePodsStartMakesNoDoubles(t *testing.T) {
 	for i := range 10 {
 		a, err := startAgent(addr, n.output, n.flags(addr)...)
 		require.NoError(t, err)
-		// Each a little later: in the sandbox, at the containers, when all is up.
+		// Kill each agent a little later: during the creation of the sandbox, of the
+		// containers, or after their start.
 		_, err = a.wait(time.Duration(20+40*i) * time.Millisecond)
-		require.Error(t, err, "the agent ended by itself")
+		require.Error(t, err, "the agent exited by itself")
 		a.kill(t)
 	}
 	n.start()
 	for i := range pods {
-		// A start that dies with the agent's connection is a start that failed, to
-		// containerd: that may leave a dead container and a dead sandbox behind.
-		// The next start of one that died so may be refused its name, and back off twice.
+		// containerd cancels a start when the agent's connection closes. This may leave a
+		// dead container and a dead sandbox. The next attempt may fail because the name is in
+		// use, and back off twice.
 		pod := n.waitPod(2*startTimeout, fmt.Sprintf("p%d", i), "to run", running)
 		ready, err := bed.runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 			LabelSelector: podLabels(pod),
@@ -117,7 +118,7 @@ func TestManyPodsComeAndGoAtOnce(t *testing.T) {
 	for i := range pods {
 		n.write(fmt.Sprintf("p%d.yaml", i), strings.ReplaceAll(web, "name: web", fmt.Sprintf("name: p%d", i)))
 	}
-	waitFor(t, time.Minute, "all to run", func() (string, bool) {
+	waitFor(t, time.Minute, "all pods to run", func() (string, bool) {
 		shown, err := n.agent.pods()
 		up := 0
 		for i := range shown {
@@ -127,14 +128,14 @@ func TestManyPodsComeAndGoAtOnce(t *testing.T) {
 		}
 		return fmt.Sprint(up, err), up == pods
 	})
-	t.Logf("%d pods running after %v", pods, time.Since(begin).Round(10*time.Millisecond))
+	t.Logf("%d pods were running after %v", pods, time.Since(begin).Round(10*time.Millisecond))
 
 	begin = time.Now()
 	for i := range pods {
 		n.remove(fmt.Sprintf("p%d.yaml", i))
 	}
 	slowest, stalled := time.Duration(0), stalls(t)
-	waitFor(t, time.Minute, "all to be gone", func() (string, bool) {
+	waitFor(t, time.Minute, "all pods to be removed", func() (string, bool) {
 		asked := time.Now()
 		code, body, err := n.agent.get("/healthz")
 		slowest = max(slowest, time.Since(asked))
@@ -143,11 +144,11 @@ func TestManyPodsComeAndGoAtOnce(t *testing.T) {
 		left, err := bed.sandboxes(map[string]string{labelAgent: n.name})
 		return fmt.Sprint(len(left), err), err == nil && len(left) == 0
 	})
-	t.Logf("all gone after %v; slowest /healthz meanwhile %v", time.Since(begin).Round(10*time.Millisecond), slowest.Round(time.Millisecond))
+	t.Logf("all pods were removed after %v; slowest /healthz response: %v", time.Since(begin).Round(10*time.Millisecond), slowest.Round(time.Millisecond))
 	require.Less(t, slowest-stalled(), time.Second)
 }
 
-// Not parallel: it takes the runtime from under all other tests.
+// Not parallel: it stops the runtime of all tests.
 func TestHungContainerdTurnsHealthRedAndRestartsNoContainer(t *testing.T) {
 	n := newNode(t)
 	a := n.start()
@@ -162,7 +163,7 @@ func TestHungContainerdTurnsHealthRedAndRestartsNoContainer(t *testing.T) {
 	goOn := func() { require.NoError(t, syscall.Kill(pid, syscall.SIGCONT)) }
 	t.Cleanup(goOn)
 	begin, stalled := time.Now(), stalls(t)
-	waitFor(t, startTimeout, "the agent to be unhealthy and say why", a.health(func(code int, body string) bool {
+	waitFor(t, startTimeout, "the agent to be unhealthy and give the reason", a.health(func(code int, body string) bool {
 		return code == http.StatusInternalServerError && strings.Contains(body, "no answer")
 	}))
 	t.Logf("unhealthy after %v", time.Since(begin).Round(10*time.Millisecond))
@@ -170,6 +171,6 @@ func TestHungContainerdTurnsHealthRedAndRestartsNoContainer(t *testing.T) {
 	goOn()
 	begin = time.Now()
 	waitFor(t, 10*time.Second, "the agent to be healthy again", a.health(func(code int, _ string) bool { return code == http.StatusOK }))
-	t.Logf("healthy %v after containerd went on", time.Since(begin).Round(10*time.Millisecond))
+	t.Logf("healthy %v after containerd was resumed", time.Since(begin).Round(10*time.Millisecond))
 	requireUnchanged(t, pod, n.waitAdopted(), before)
 }

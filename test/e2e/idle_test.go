@@ -30,30 +30,30 @@ import (
 
 const (
 	idlePods = 100
-	// idleLimit is what an idle agent may call in a minute, whatever it calls. The
-	// kubelet, measured on this bed, makes 239 calls with no pod at all.
+	// idleLimit is the maximum number of calls of all methods that an idle agent may make
+	// in a minute. The kubelet, measured on this bed, makes 239 calls with no pod at all.
 	idleLimit = 30
-	// deathLimit is how soon it must show that the runtime is gone, however rare the
-	// relists are.
+	// deathLimit is the time within which the agent must report that the runtime is down, for
+	// any period of relists.
 	deathLimit = 2 * time.Second
-	// idleSettle is as long as no list is asked for before the agent counts as idle.
-	// Its relists are 30 s apart then, and 1 s as long as anything is in doubt.
+	// idleSettle is the time without a list call after which the agent counts as idle. The
+	// period of its relists is then 30 s; it is 1 s while the state of any pod is uncertain.
 	idleSettle = 5 * time.Second
 )
 
-// TestAHundredIdlePodsCostLittle has an agent idle over a hundred pods, killed and
-// started anew over them, and take them down. Not parallel: it measures, and the pods
-// of other tests would be news for this agent's stream.
+// TestAHundredIdlePodsCostLittle measures an idle agent with a hundred pods, a restart after
+// SIGKILL, and the removal of the pods. Not parallel: it measures, and pods of other tests
+// would appear in this agent's event stream.
 func TestAHundredIdlePodsCostLittle(t *testing.T) {
-	needs(t, containerEvents) // without them it lists each second
+	needs(t, containerEvents) // without events, the agent relists every second
 	n, p := newNode(t), startProxy(t)
 	flags := []string{"--cri-endpoint", p.endpoint, "--eviction-hard", "memory.available<10Mi,nodefs.available<1%,imagefs.available<1%"}
 	n.start(flags...)
 	for i := range idlePods {
 		n.write(fmt.Sprintf("p%02d.yaml", i), idlePod(fmt.Sprintf("p%02d", i), ""))
 	}
-	waitFor(t, 2*time.Minute, "all to run", n.allRun(idlePods))
-	waitFor(t, 3*time.Minute, "the agent to come to rest", func() (string, bool) {
+	waitFor(t, 2*time.Minute, "all pods to run", n.allRun(idlePods))
+	waitFor(t, 3*time.Minute, "the agent to be idle", func() (string, bool) {
 		return fmt.Sprint(p.counts()), p.quiet("List") > idleSettle
 	})
 	n.idleMinute(p)
@@ -61,20 +61,20 @@ func TestAHundredIdlePodsCostLittle(t *testing.T) {
 	n.agent.kill(t)
 	began := time.Now()
 	n.start(flags...)
-	waitFor(t, time.Minute, "all to be reported Running again", n.allRun(idlePods))
-	figure(t, "adopt-hundred", time.Since(began).Seconds(), "s", 5) // 1 on a quiet machine
+	waitFor(t, time.Minute, "all pods to be reported Running again", n.allRun(idlePods))
+	figure(t, "adopt-hundred", time.Since(began).Seconds(), "s", 5) // 1 on an idle machine
 
 	began = time.Now()
 	for i := range idlePods {
 		n.remove(fmt.Sprintf("p%02d.yaml", i))
 	}
-	waitFor(t, 2*time.Minute, "all to be gone", func() (string, bool) {
+	waitFor(t, 2*time.Minute, "all pods to be removed", func() (string, bool) {
 		shown, err := n.agent.pods()
 		boxes, boxErr := bed.sandboxes(map[string]string{labelAgent: n.name})
 		return fmt.Sprint(len(shown), len(boxes), err, boxErr), errors.Join(err, boxErr) == nil && len(shown)+len(boxes) == 0
 	})
-	// Nearly all of that time is the runtime's: TestManyPodsEndAlmostAsFastAsByHand holds it
-	// to the runtime's own.
+	// The runtime needs nearly all of this time. TestManyPodsEndAlmostAsFastAsByHand compares
+	// it with the runtime's own calls.
 	figure(t, "hundred-gone", time.Since(began).Seconds(), "s", 0)
 
 	healthy := n.agent.health(func(code int, _ string) bool { return code == http.StatusOK })
@@ -84,11 +84,11 @@ func TestAHundredIdlePodsCostLittle(t *testing.T) {
 	waitFor(t, startTimeout, "the agent to be unhealthy", n.agent.health(func(code int, _ string) bool {
 		return code == http.StatusInternalServerError
 	}))
-	t.Logf("unhealthy %v after the end of its runtime", time.Since(gone).Round(10*time.Millisecond))
+	t.Logf("unhealthy %v after the runtime was stopped", time.Since(gone).Round(10*time.Millisecond))
 	require.Less(t, time.Since(gone)-stalled(), deathLimit)
 }
 
-// allRun returns a condition that all of so many pods run, as the agent says.
+// allRun returns a condition that the agent reports this number of running pods.
 func (n *node) allRun(pods int) condition {
 	return func() (string, bool) {
 		shown, err := n.agent.pods()
@@ -102,7 +102,7 @@ func (n *node) allRun(pods int) condition {
 	}
 }
 
-// idleMinute measures what an agent takes in a minute in which nothing happens.
+// idleMinute measures the cost of an agent in a minute without changes.
 func (n *node) idleMinute(p *proxy) {
 	t := n.t
 	t.Helper()
@@ -117,10 +117,10 @@ func (n *node) idleMinute(p *proxy) {
 		total += calls[method]
 	}
 	maps.DeleteFunc(calls, func(_ string, n int) bool { return n == 0 })
-	t.Logf("%d idle pods: %d CRI calls in a minute: %v", idlePods, total, calls)
+	t.Logf("%d idle pods: %d CRI calls per minute: %v", idlePods, total, calls)
 	figure(t, "idle-calls", float64(total), "calls", idleLimit)
-	require.Positive(t, total, "nothing was counted")
-	figure(t, "idle-cpu", cpu.Seconds(), "s", 0.6) // 0.3 on a quiet machine
+	require.Positive(t, total, "the proxy counted no calls")
+	figure(t, "idle-cpu", cpu.Seconds(), "s", 0.6) // 0.3 on an idle machine
 	figure(t, "idle-rss", n.agent.rss(t), "MiB", 40)
 	_, metrics, err := n.agent.get("/metrics")
 	require.NoError(t, err)
@@ -137,11 +137,11 @@ func (a *agent) rss(t *testing.T) float64 {
 	return float64(statOf(t, a.cmd.Process.Pid).ResidentMemory()) / (1 << 20)
 }
 
-// TestTheProgramIsSmallAndReadyAtOnce builds it as its users would, and has it ready
-// to run pods on a runtime.
+// TestTheProgramIsSmallAndReadyAtOnce builds the agent as its users do, and measures the size
+// of the binary and the time until the agent is ready.
 func TestTheProgramIsSmallAndReadyAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agent")
-	// Without -trimpath, which would compile all dependencies once more.
+	// Without -trimpath, which would compile all dependencies again.
 	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, "./examples/minimal-agent")
 	build.Dir = repository
 	out, err := build.CombinedOutput()
@@ -169,15 +169,15 @@ func TestTheProgramIsSmallAndReadyAtOnce(t *testing.T) {
 		n.agent.stop(t)
 	}
 	slices.Sort(took)
-	figure(t, "ready", took[len(took)/2].Seconds(), "s", 1) // 0.15 on a quiet machine
+	figure(t, "ready", took[len(took)/2].Seconds(), "s", 1) // 0.15 on an idle machine
 }
 
-// proxy stands between an agent and a bed's runtime and counts calls.
+// proxy is a CRI proxy between an agent and the runtime of a bed. It counts calls.
 type proxy struct {
 	endpoint string
 	server   *grpc.Server
-	// meddle is called before a call is passed on, if not nil, and may fail it. What it
-	// returns beside an error is called when the runtime has answered.
+	// meddle, if not nil, is called before each forwarded call and may make it fail. If it
+	// returns a function, the proxy calls the function when the runtime has responded.
 	meddle func(method string, request []byte) (answered func(), err error)
 
 	mu    sync.Mutex
@@ -212,8 +212,8 @@ func startProxyTo(t *testing.T, endpoint string, meddle func(string, []byte) (fu
 	return p
 }
 
-// forward passes one request on and all of its answers back. CRI has no calls with
-// more than one request.
+// forward forwards one request and all of its responses. CRI has no calls with more than one
+// request.
 func (p *proxy) forward(agent grpc.ServerStream, conn *grpc.ClientConn) error {
 	path, _ := grpc.MethodFromServerStream(agent)
 	method := path[strings.LastIndex(path, "/")+1:]
@@ -262,7 +262,7 @@ func (p *proxy) counts() map[string]int {
 	return maps.Clone(p.calls)
 }
 
-// quiet returns for how long no method with the given prefix was called.
+// quiet returns the time since the last call of a method with the prefix.
 func (p *proxy) quiet(prefix string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,12 +275,12 @@ func (p *proxy) quiet(prefix string) time.Duration {
 	return time.Since(newest)
 }
 
-// rawCodec leaves messages as they are.
+// rawCodec passes messages unchanged.
 type rawCodec struct{}
 
 var _ encoding.CodecV2 = rawCodec{}
 
-// Name is empty: with a name the content type of the calls would be one that CRI-O refuses.
+// Name is empty: with a name, the content type of the calls would be one that CRI-O rejects.
 func (rawCodec) Name() string { return "" }
 
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {

@@ -24,8 +24,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestImagesGoFromTheHighMarkToTheLowOne has an image of each kind that must stay among
-// those that may go, and one that the runtime refuses to remove for ever.
+// TestImagesGoFromTheHighMarkToTheLowOne has images that may be deleted, one image of each
+// kind that must be kept, and one image whose removal always fails.
 func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
 	t.Parallel()
 	const images = 6
@@ -58,36 +58,37 @@ func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
 	n.start(append(flags, "--image-gc-high-threshold", "100", "--image-gc-low-threshold", "99")...)
 	n.waitRunning("web")
 	seen := n.root + "/images-seen.json"
-	waitFor(t, startTimeout, "the ages to be noted", func() (string, bool) {
+	waitFor(t, startTimeout, "the ages of the images to be stored", func() (string, bool) {
 		_, err := os.Stat(seen)
 		return fmt.Sprint(err), err == nil
 	})
-	<-time.After(2 * time.Second) // until all are old enough
+	<-time.After(2 * time.Second) // until all images have reached the minimum age
 	n.agent.stop(t)
 
 	before := usedPercent(t, b.dir)
 	high, low := before-3, before-15
 	n.start(append(flags, "--image-gc-high-threshold", strconv.Itoa(high), "--image-gc-low-threshold", strconv.Itoa(low))...)
-	waitFor(t, time.Minute, "images to go", func() (string, bool) {
+	waitFor(t, time.Minute, "images to be deleted", func() (string, bool) {
 		return fmt.Sprint(usedPercent(t, b.dir), b.has()), usedPercent(t, b.dir) <= low
 	})
 	var has map[string]bool
-	waitFor(t, startTimeout, "all names of an image to go, or none", func() (string, bool) {
+	waitFor(t, startTimeout, "each image to have all of its names or none", func() (string, bool) {
 		has = b.has()
 		return fmt.Sprint(has), has["kubeparts.test/ballast:1"] == has["kubeparts.test/ballast:one"]
 	})
-	t.Logf("%d%% before, marks at %d%% and %d%%, %d%% after; left: %v", before, high, low, usedPercent(t, b.dir), has)
+	t.Logf("disk usage %d%% before, thresholds %d%% and %d%%, usage %d%% after; images left: %v", before, high, low, usedPercent(t, b.dir), has)
 	for _, name := range []string{"pinned:1", "used:1", "used:too", "pause:1", "ballast:0"} {
 		require.True(t, has["kubeparts.test/"+name], name)
 	}
 	mu.Lock()
-	t.Logf("the removal that always fails was tried %d times", refused)
+	t.Logf("the failing removal was tried %d times", refused)
 	require.LessOrEqual(t, refused, 3)
 	mu.Unlock()
 }
 
-// TestImageStaysWhileItIsPulled has a pull whose end the runtime tells late, on a disk that
-// is always too full: what nobody needs goes each ten seconds, and pods are critical.
+// TestImageStaysWhileItIsPulled delays the response of a pull, on a disk that is always too
+// full: unused images are deleted every ten seconds. The pods are critical, so that they are
+// admitted.
 func TestImageStaysWhileItIsPulled(t *testing.T) {
 	t.Parallel()
 	b := newSmallBed(t, 400)
@@ -111,9 +112,9 @@ func TestImageStaysWhileItIsPulled(t *testing.T) {
 		"--eviction-hard", fmt.Sprintf("imagefs.available<%dMi", free/mebi+500))
 	n.waitPod(time.Minute, "pulled", "to run", running)
 	require.Equal(t, 1, p.counts()["PullImage"])
-	require.Positive(t, reclaims, "nothing was removed meanwhile")
-	require.False(t, b.has()["kubeparts.test/ballast:0"], "what nobody needs is gone")
-	t.Logf("%d rounds of removals during the pull", reclaims)
+	require.Positive(t, reclaims, "no image was removed during the pull")
+	require.False(t, b.has()["kubeparts.test/ballast:0"], "the unused image must be deleted")
+	t.Logf("%d reclaims during the pull", reclaims)
 }
 
 func usedPercent(t *testing.T, dir string) int {
@@ -122,8 +123,8 @@ func usedPercent(t *testing.T, dir string) int {
 	return 100 - int(s.Bavail*100/s.Blocks)
 }
 
-// TestLogsRotateUnderAFloodWithoutLosingALine has a container write about 50 MB in a
-// second, as fast as it can and with pauses, for several rotations.
+// TestLogsRotateUnderAFloodWithoutLosingALine runs a container that writes about 50 MB per
+// second, at full speed and with pauses, during several rotations.
 func TestLogsRotateUnderAFloodWithoutLosingALine(t *testing.T) {
 	const rounds, lines = 40, 40 * 90_000
 	n := newNode(t)
@@ -137,13 +138,14 @@ func TestLogsRotateUnderAFloodWithoutLosingALine(t *testing.T) {
 	dir := filepath.Dir(n.logFile(pod, "main", 0))
 	waitFor(t, 4*time.Minute, "the last line", func() (string, bool) {
 		files := logsInOrder(t, dir)
-		// The last may be rotated away before anybody looks, and nothing comes after it.
+		// The rotation may already have renamed the last file, and the container writes no
+		// more lines.
 		return fmt.Sprint(files), slices.ContainsFunc(files[max(0, len(files)-2):], func(file string) bool { return lastNumber(file) == lines })
 	})
 	took := time.Since(began)
-	n.agent.stop(t) // no file gets another name while it is read
+	n.agent.stop(t) // no file may be renamed while the test reads the logs
 	files := logsInOrder(t, dir)
-	require.Greater(t, len(files), 2, "no rotation")
+	require.Greater(t, len(files), 2, "the log was not rotated")
 	next, line := 1, strings.Builder{}
 	for _, file := range files {
 		next = countLines(t, file, next, &line)
@@ -158,14 +160,14 @@ func logsInOrder(t *testing.T, dir string) []string {
 	files, err := filepath.Glob(dir + "/*")
 	require.NoError(t, err)
 	files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, ".tmp") })
-	slices.Sort(files) // 0.log, then by time
+	slices.Sort(files) // sorts 0.log first, then the rotated files by time
 	if len(files) == 0 {
 		return nil
 	}
 	return append(files[1:], files[0])
 }
 
-// lastNumber is that of the last line of a log, 0 while there is none.
+// lastNumber returns the number in the last line of a log, 0 if the log is empty.
 func lastNumber(file string) int {
 	f, err := os.Open(file)
 	if err != nil {
@@ -183,9 +185,9 @@ func lastNumber(file string) int {
 	return number
 }
 
-// countLines expects the numbers from next on, and returns the one after the last. What
-// line holds is the beginning of one: the runtime writes some in parts, which a rotation
-// may come between.
+// countLines checks that the lines have consecutive numbers from next on, and returns the
+// following number. line is the incomplete last line: the runtime writes some lines in parts,
+// and a rotation can happen in between.
 func countLines(t *testing.T, file string, next int, line *strings.Builder) int {
 	t.Helper()
 	f, err := os.Open(file)
@@ -206,7 +208,7 @@ func countLines(t *testing.T, file string, next int, line *strings.Builder) int 
 		}
 		number, _, _ := strings.Cut(line.String(), " ")
 		if number != strconv.Itoa(next) {
-			require.Failf(t, "a line is missing or there twice", "%s: %.80s instead of %d", file, line.String(), next)
+			require.Failf(t, "a line is missing or duplicated", "%s: %.80s instead of %d", file, line.String(), next)
 		}
 		line.Reset()
 		next++
@@ -215,8 +217,8 @@ func countLines(t *testing.T, file string, next int, line *strings.Builder) int 
 	return next
 }
 
-// TestDeadContainersAreClearedWhilePodsStart has pods with many containers that somebody
-// left there: dead ones, of a name that their manifests no longer have.
+// TestDeadContainersAreClearedWhilePodsStart creates pods with many dead containers whose
+// names are not in the manifests.
 func TestDeadContainersAreClearedWhilePodsStart(t *testing.T) {
 	const pods, perPod, starts = 10, 50, 5
 	n := newNode(t)
@@ -236,7 +238,7 @@ func TestDeadContainersAreClearedWhilePodsStart(t *testing.T) {
 	began = time.Now()
 	n.leaveDead(keep, perPod)
 	require.Equal(t, pods*perPod, n.ghosts())
-	t.Logf("%d containers made and ended in %v", pods*perPod, time.Since(began).Round(time.Second))
+	t.Logf("%d containers created and exited in %v", pods*perPod, time.Since(began).Round(time.Second))
 
 	n.start()
 	began = time.Now()
@@ -249,11 +251,11 @@ func TestDeadContainersAreClearedWhilePodsStart(t *testing.T) {
 		slowest = max(slowest, time.Since(at))
 	}
 	gone := pods*perPod - n.ghosts()
-	waitFor(t, 2*time.Minute, "the dead to be cleared", func() (string, bool) {
+	waitFor(t, 2*time.Minute, "the exited containers to be removed", func() (string, bool) {
 		left := n.ghosts()
 		return fmt.Sprint(left), left == 0
 	})
-	t.Logf("%d dead containers cleared %v after the start, %d of them while %d pods started: the slowest took %v, one before all that %v",
+	t.Logf("%d dead containers were removed %v after the agent's start, %d of them while %d pods started: the slowest pod needed %v, a pod before that %v",
 		pods*perPod, time.Since(began).Round(100*time.Millisecond), gone, starts, slowest.Round(10*time.Millisecond), alone.Round(10*time.Millisecond))
 	for _, pod := range keep {
 		live := slices.DeleteFunc(bed.instances(t, podLabels(pod)), func(i instance) bool { return !i.running() })
@@ -262,7 +264,7 @@ func TestDeadContainersAreClearedWhilePodsStart(t *testing.T) {
 	}
 }
 
-// ghosts is how many of the dead containers are left.
+// ghosts returns how many of the dead containers are left.
 func (n *node) ghosts() int {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), callTimeout)
@@ -274,7 +276,8 @@ func (n *node) ghosts() int {
 	return len(list.GetContainers())
 }
 
-// leaveDead makes as many containers in the sandbox of each pod, and lets them end.
+// leaveDead creates perPod containers in the sandbox of each pod, and waits until they have
+// exited.
 func (n *node) leaveDead(pods []*corev1.Pod, perPod int) {
 	n.t.Helper()
 	const atOnce = 6
@@ -298,7 +301,7 @@ func (n *node) leaveDead(pods []*corev1.Pod, perPod int) {
 			Metadata: box.GetMetadata(), Labels: box.GetLabels(), Annotations: box.GetAnnotations(),
 			LogDirectory: filepath.Dir(filepath.Dir(n.logFile(pod, "ghost", 0))), Linux: &runtimeapi.LinuxPodSandboxConfig{},
 		}
-		// A file where there should be a folder.
+		// A regular file in the place of a directory makes the log path invalid.
 		noLog := pod.Spec.Containers[0].Name + "/0.log/ghost.log"
 		for attempt := range perPod {
 			jobs <- func() error { return leaveOne(ctx, sandbox, config, attempt, noLog) }
@@ -312,9 +315,8 @@ func (n *node) leaveDead(pods []*corev1.Pod, perPod int) {
 	}
 }
 
-// leaveOne makes a container that ends at once. All but the first never begin, because
-// their logs can't be written: that leaves as much to be removed and takes a tenth of
-// the time.
+// leaveOne creates a container that exits at once. Only the first starts. The others fail
+// because their log paths are invalid, which leaves dead containers in a tenth of the time.
 func leaveOne(ctx context.Context, sandbox string, config *runtimeapi.PodSandboxConfig, attempt int, noLog string) error {
 	labels := map[string]string{labelContainerName: "ghost"}
 	for _, l := range []string{labelAgent, labelPodName, labelPodNamespace, labelPodUID} {

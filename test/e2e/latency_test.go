@@ -25,16 +25,16 @@ import (
 )
 
 const (
-	// latencySamples is how often each of the two times is measured.
+	// latencySamples is how often the test measures each of the two latencies.
 	latencySamples = 100
-	// ownTarget and foreignTarget are what is to be beaten. Others use the machine too:
-	// the slowest may take latencyFactor times what half of them may.
+	// ownTarget and foreignTarget are the targets of the median. Other processes use the
+	// machine too: the slowest sample may need latencyFactor times as long.
 	ownTarget, foreignTarget = 20 * time.Millisecond, 50 * time.Millisecond
 	latencyFactor            = 20
 )
 
-// The relists are a minute apart, so that only hints and requests can be as fast. The
-// kubelet, which lists each second, needs up to that. Not parallel: it measures.
+// The period of relists is a minute, so only hints and requests can be this fast. The
+// kubelet, which relists each second, needs up to a second. Not parallel: it measures.
 func TestChangesAreSeenWithinMilliseconds(t *testing.T) {
 	needs(t, containerEvents)
 	w := watchRuntime(t)
@@ -54,7 +54,8 @@ func TestChangesAreSeenWithinMilliseconds(t *testing.T) {
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		took := w.await(t, id, pleg.ContainerDied, killed)
 		foreign = append(foreign, took)
-		// It may be seen before that is told: by a look for what has just begun.
+		// The generator may find the end before the event, by an inspection of a container
+		// that has just started.
 		if told, ok := w.stopped.Load(id); ok {
 			at, _ := told.(time.Time)
 			ours = append(ours, max(0, took-at.Sub(killed)))
@@ -63,27 +64,27 @@ func TestChangesAreSeenWithinMilliseconds(t *testing.T) {
 		}
 		status, err := w.cache.Get(w.uid)
 		require.NoError(t, err)
-		require.Equal(t, int32(137), status.Container("app").GetExitCode(), "what is told is in the cache")
+		require.Equal(t, int32(137), status.Container("app").GetExitCode(), "the cache must contain the state of a delivered event")
 		_, err = bed.runtime.RemoveContainer(t.Context(), &runtimeapi.RemoveContainerRequest{ContainerId: id})
 		require.NoError(t, err)
 	}
-	require.LessOrEqual(t, early, latencySamples/2, "the stream helped")
+	require.LessOrEqual(t, early, latencySamples/2, "most changes must be found through the event stream")
 	requireFast(t, "own action", own, ownTarget, ownTarget)
-	figure(t, "own-action", own[len(own)/2].Seconds()*1e3, "ms", 0) // sorted, and held to its bound above
+	figure(t, "own-action", own[len(own)/2].Seconds()*1e3, "ms", 0) // the samples are sorted, and checked above
 	requireFast(t, "foreign exit, from the runtime's event on,", ours, ownTarget, ownTarget)
-	// What is before the event is most of it, containerd's, and grows on a busy machine.
+	// containerd needs most of the time before its event, and more on a busy machine.
 	requireFast(t, "foreign exit", foreign, foreignTarget, 10*foreignTarget)
 	figure(t, "foreign-exit", foreign[len(foreign)/2].Seconds()*1e3, "ms", 0)
-	require.LessOrEqual(t, w.generator.Stats().Relists, uint64(5), "relists did not help")
+	require.LessOrEqual(t, w.generator.Stats().Relists, uint64(5), "the changes must not be found by relists")
 }
 
-// requireFast prints the figures beside their target, and holds them to a limit: half
-// of them to that, the slowest but one to latencyFactor times that.
+// requireFast prints the figures with their target, and checks limits: the median against
+// limit, and the second slowest against latencyFactor times limit.
 func requireFast(t *testing.T, what string, took []time.Duration, target, limit time.Duration) {
 	t.Helper()
 	slices.Sort(took)
 	median, p99, most := took[len(took)/2], took[len(took)*99/100-1], took[len(took)-1]
-	t.Logf("%s seen after: median %v, p99 %v, most %v (target %v)", what,
+	t.Logf("latency of %s: median %v, p99 %v, max %v (target %v)", what,
 		median.Round(10*time.Microsecond), p99.Round(10*time.Microsecond), most.Round(10*time.Microsecond), target)
 	require.LessOrEqual(t, median, limit, what)
 	require.LessOrEqual(t, p99, latencyFactor*limit, what)
@@ -96,10 +97,10 @@ type watched struct {
 	cache     *podcache.Cache
 	generator *pleg.Generator
 	seen      chan sighting
-	stopped   sync.Map // container id to when the runtime's stream told its end
+	stopped   sync.Map // container ID to the time of the runtime's event about its end
 }
 
-// sighting is an event and when its handler was called.
+// sighting is an event, and when its handler was called.
 type sighting struct {
 	pleg.Event
 	at time.Time
@@ -130,7 +131,7 @@ func watchRuntime(t *testing.T) *watched {
 		require.NoError(t, bed.removeSandboxes(w.labels))
 	})
 	waitFor(t, 10*time.Second, "the stream of events", func() (string, bool) {
-		s := w.generator.Stats() // the second relist is that of the stream's opening
+		s := w.generator.Stats() // the second relist follows the opening of the stream
 		return fmt.Sprintf("%+v", s), s.Streaming && s.Relists == 2
 	})
 	return w
@@ -167,7 +168,7 @@ func (w *watched) create(t *testing.T, box string, attempt int) string {
 	return r.GetContainerId()
 }
 
-// await returns how long after since the event was handled; 0 if it was before.
+// await returns how long after since the event was handled, 0 if it was handled before.
 func (w *watched) await(t *testing.T, id string, want pleg.EventType, since time.Time) time.Duration {
 	t.Helper()
 	timeout := time.NewTimer(10 * time.Second)
@@ -184,10 +185,10 @@ func (w *watched) await(t *testing.T, id string, want pleg.EventType, since time
 	}
 }
 
-// plainRuntime is the least that makes a gRPC client a runtime.
+// plainRuntime is the smallest runtime over a gRPC client.
 type plainRuntime struct {
 	client  runtimeapi.RuntimeServiceClient
-	stopped *sync.Map // takes when the stream told of a container's end
+	stopped *sync.Map // records when the stream reported a container's end
 }
 
 func (r plainRuntime) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {

@@ -16,13 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// traces is what a pod has on the machine while it lives.
+// traces is everything that a pod has on the machine while it runs.
 type traces struct {
-	ids   []string // of its sandbox and containers, dead ones too
+	ids   []string // IDs of its sandbox and containers, including dead ones
 	netns string
 }
 
-// traces notes what the pod has.
+// traces records everything that the pod has.
 func (b *testbed) traces(t *testing.T, pod *corev1.Pod) traces {
 	t.Helper()
 	sandboxes, err := b.sandboxes(podLabels(pod))
@@ -32,7 +32,7 @@ func (b *testbed) traces(t *testing.T, pod *corev1.Pod) traces {
 	for _, c := range b.instances(t, podLabels(pod)) {
 		tr.ids = append(tr.ids, c.ID)
 	}
-	// The looking itself is checked: it must find all of a pod that is there.
+	// Verify the search itself: it must find the traces of a running pod.
 	left, err := b.remains(tr)
 	require.NoError(t, err)
 	for _, id := range tr.ids {
@@ -44,10 +44,10 @@ func (b *testbed) traces(t *testing.T, pod *corev1.Pod) traces {
 	return tr
 }
 
-// requireGone fails the test unless nothing of a pod is left.
+// requireGone fails the test if anything of a pod is left.
 func (b *testbed) requireGone(t *testing.T, tr traces) {
 	t.Helper()
-	waitFor(t, startTimeout, "nothing to be left of the pod", func() (string, bool) {
+	waitFor(t, startTimeout, "everything of the pod to be removed", func() (string, bool) {
 		left, err := b.remains(tr)
 		if err != nil {
 			return err.Error(), false
@@ -56,8 +56,7 @@ func (b *testbed) requireGone(t *testing.T, tr traces) {
 	})
 }
 
-// remains lists what there is of a pod in the runtime, in containerd below it, and
-// in the kernel.
+// remains lists everything of a pod in the CRI, in containerd and in the kernel.
 func (b *testbed) remains(tr traces) ([]string, error) {
 	var left []string
 	sandboxes, err := b.sandboxes(nil)
@@ -91,8 +90,7 @@ func (b *testbed) remains(tr traces) ([]string, error) {
 	return append(left, kernel...), err
 }
 
-// inKernel lists what there is outside of containerd: mounts, the network
-// namespace, shims.
+// inKernel lists everything outside of containerd: mounts, the network namespace, shims.
 func (tr traces) inKernel() ([]string, error) {
 	var left []string
 	if _, err := os.Stat(tr.netns); err == nil {
@@ -116,7 +114,7 @@ func (tr traces) inKernel() ([]string, error) {
 	for _, file := range processes {
 		cmdline, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has just ended
+			continue // it has just exited
 		}
 		args := strings.Split(string(cmdline), "\x00")
 		if i := slices.Index(args, "-id"); i > 0 && i+1 < len(args) && slices.Contains(tr.ids, args[i+1]) {
@@ -126,10 +124,10 @@ func (tr traces) inKernel() ([]string, error) {
 	return left, nil
 }
 
-// killStrayShims kills the shims of sandboxes that the runtime has removed, and says so.
-// A start that containerd breaks off when its client dies may leave one, with a process
-// that nobody runs; it then lives until containerd starts again, and the CRI has no
-// call that ends it.
+// killStrayShims kills the shims of sandboxes that the runtime has removed, and logs them. If
+// containerd cancels a start because its client has disconnected, it may leave a shim with an
+// unused process. The shim exits only when containerd restarts, and the CRI has no call to
+// stop it.
 func (b *testbed) killStrayShims(t *testing.T) {
 	t.Helper()
 	known, err := b.sandboxes(nil)
@@ -139,15 +137,15 @@ func (b *testbed) killStrayShims(t *testing.T) {
 		if i < 0 || i+1 >= len(args) || slices.Contains(args, "delete") || slices.Contains(known, args[i+1]) {
 			continue
 		}
-		t.Logf("containerd has left the shim of sandbox %s", args[i+1])
+		t.Logf("containerd has leaked the shim of sandbox %s", args[i+1])
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			require.ErrorIs(t, err, syscall.ESRCH)
 		}
 	}
 }
 
-// shims returns the arguments of the bed's shims that run, by process. Those of another
-// containerd of the machine are none of ours.
+// shims returns the arguments of the bed's running shims, by process ID. It ignores shims of
+// other containerds on the machine.
 func (b *testbed) shims(t *testing.T) map[int][]string {
 	t.Helper()
 	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -156,7 +154,7 @@ func (b *testbed) shims(t *testing.T) map[int][]string {
 	for _, file := range processes {
 		cmdline, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has just ended
+			continue // it has just exited
 		}
 		args := strings.Split(string(cmdline), "\x00")
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
@@ -168,7 +166,8 @@ func (b *testbed) shims(t *testing.T) map[int][]string {
 	return found
 }
 
-// stock counts what pods can leave on a machine outside of their agent's folder.
+// stock counts the objects that pods can leave on a machine outside of their agent's
+// directory.
 type stock struct {
 	mounts, netns, shims, leases, links int
 }

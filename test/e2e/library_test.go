@@ -23,7 +23,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// wholeRuntime is what a Runner needs of the bed's runtime.
+// wholeRuntime is the bed's runtime with all methods that a Runner needs.
 type wholeRuntime struct {
 	plainRuntime
 
@@ -79,7 +79,7 @@ func (r wholeRuntime) PullImage(ctx context.Context, image *runtimeapi.ImageSpec
 	return a.GetImageRef(), err
 }
 
-// lookingCache looks whenever it is asked.
+// lookingCache is a cache that inspects the pod on every request.
 type lookingCache struct{ wholeRuntime }
 
 func (c lookingCache) Get(uid types.UID) (*podcache.Status, error) {
@@ -122,8 +122,7 @@ func (c lookingCache) GetNewerThan(ctx context.Context, uid types.UID, _ time.Ti
 	return s, nil
 }
 
-// library is the packages alone, without an agent around them: what no manifest can
-// ask for is asked of them.
+// library runs the packages without an agent, for requests that no manifest can make.
 type library struct {
 	*podworker.Workers
 
@@ -159,7 +158,7 @@ func newLibrary(t *testing.T) *library {
 	return l
 }
 
-// run starts a pod of one container and returns its process.
+// run starts a pod with one container and returns the container's process ID.
 func (l *library) run(name string, grace int64, main corev1.Container) (*corev1.Pod, int) {
 	l.t.Helper()
 	pod := &corev1.Pod{}
@@ -174,9 +173,9 @@ func (l *library) run(name string, grace int64, main corev1.Container) (*corev1.
 	return pod, pidOf(l.t, pod, "main")
 }
 
-// TestGraceThatIsShortenedWhileThePodEnds is honoured at once, while a hook hangs
-// and while a container that ignores SIGTERM is being stopped (kubernetes#127339). Not
-// parallel: it measures.
+// TestGraceThatIsShortenedWhileThePodEnds checks that a shorter grace period takes effect at
+// once, while a hook hangs and while a container that ignores SIGTERM is being stopped
+// (kubernetes#127339). Not parallel: it measures.
 func TestGraceThatIsShortenedWhileThePodEnds(t *testing.T) {
 	l := newLibrary(t)
 	for name, hook := range map[string]*corev1.Lifecycle{
@@ -187,18 +186,19 @@ func TestGraceThatIsShortenedWhileThePodEnds(t *testing.T) {
 			Command: []string{"sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"}, Lifecycle: hook,
 		})
 		l.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
-		stays(t, 2*time.Second, name+" runs", func() (string, bool) { return "it has ended", alive(pid) })
+		stays(t, 2*time.Second, name+" runs", func() (string, bool) { return "the process has exited", alive(pid) })
 		begin, stalled := time.Now(), stalls(t)
 		require.NoError(t, l.KillPod(t.Context(), pod, podworker.KillOptions{Grace: new(3 * time.Second)}))
 		took := time.Since(begin)
-		t.Logf("%s: grace of 600 s shortened to 3 s: %v", name, took.Round(10*time.Millisecond))
+		t.Logf("%s: grace period of 600 s shortened to 3 s: ended after %v", name, took.Round(10*time.Millisecond))
 		require.Greater(t, took, 2500*time.Millisecond)
 		require.Less(t, took-stalled(), 7*time.Second)
 		require.False(t, alive(pid))
 	}
 }
 
-// TestEphemeralContainerIsAddedToALivingPod and sees the processes of its target.
+// TestEphemeralContainerIsAddedToALivingPod checks that an ephemeral container sees the
+// processes of its target.
 func TestEphemeralContainerIsAddedToALivingPod(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
@@ -212,7 +212,7 @@ func TestEphemeralContainerIsAddedToALivingPod(t *testing.T) {
 	}}
 	l.UpdatePod(podworker.Update{Type: podworker.Change, Pod: debugged})
 	log := filepath.Join(podrunner.LogDirectory(l.logs, pod), "debug", "0.log")
-	waitFor(t, startTimeout, "the debugger to look", func() (string, bool) {
+	waitFor(t, startTimeout, "the debugger to run", func() (string, bool) {
 		text, err := os.ReadFile(log)
 		return fmt.Sprint(string(text), err), strings.Contains(string(text), "sleep 3599")
 	})

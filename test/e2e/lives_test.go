@@ -17,13 +17,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// rewriteVar makes the tests write testdata/lives anew. Read the diff, and mark again
-// with a ? what may be too short to be seen.
+// rewriteVar makes the tests rewrite testdata/lives. Read the diff, and mark lines again with
+// a ? if their state may be too short to be observed.
 const rewriteVar = "KUBEPARTS_E2E_REWRITE"
 
-// TestWhatIsSaidOfAPodAtEachStepOfItsLife compares all that /pods and, when the pod is
-// no longer desired, the file of its status show from a pod's beginning to its end,
-// with testdata/lives.
+// TestWhatIsSaidOfAPodAtEachStepOfItsLife compares the pod's statuses from its start to its
+// end with testdata/lives: the statuses in /pods and, after the manifest was removed, the
+// statuses in the pod's status file.
 func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
 	t.Parallel()
 	container := func(args string) string {
@@ -47,7 +47,7 @@ func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
 				pod := n.waitPod(startTimeout, name, "to have its sidecar running", func(pod *corev1.Pod) bool {
 					return len(pod.Status.InitContainerStatuses) == 2 && pod.Status.InitContainerStatuses[1].State.Running != nil && pod.Status.PodIP != ""
 				})
-				// After a probe that failed there is a second to see what that amounts to.
+				// After the failed probe, the test waits a second for the consequences.
 				n.waitUnhealthy("initContainers{side}")
 				n.tellPort(pod, "8081", "/healthz/ok")
 				n.waitRunning(name)
@@ -56,7 +56,7 @@ func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
 				n.tell(pod, "/healthz/ok")
 				n.waitReady(name)
 				n.tell(pod, "/healthz/fail")
-				n.waitPod(startTimeout, name, "to be unready", func(pod *corev1.Pod) bool { return !ready(pod) })
+				n.waitPod(startTimeout, name, "to be not ready", func(pod *corev1.Pod) bool { return !ready(pod) })
 				n.tell(pod, "/healthz/ok")
 				n.waitReady(name)
 				file := filepath.Join(n.root, "statuses", string(pod.UID)+".json")
@@ -67,7 +67,7 @@ func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
 				n.remove(name + ".yaml")
 				bed.requireGone(n.t, was)
 				waitFor(n.t, 5*time.Second, "the agent to have said so", func() (string, bool) {
-					_, end, _ := strings.Cut(n.output.String(), "main=Completed(0)") // which no file shows for long
+					_, end, _ := strings.Cut(n.output.String(), "main=Completed(0)") // the status file does not contain it for long
 					return n.output.String(), strings.Contains(end, name+"-"+n.hostname+" removed")
 				})
 			},
@@ -101,7 +101,7 @@ func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
 	}
 }
 
-// waitOver waits until the pod is in that phase for ever, and its sandbox gone.
+// waitOver waits until the pod has this terminal phase and its sandbox is removed.
 func (n *node) waitOver(name string, phase corev1.PodPhase) {
 	n.t.Helper()
 	n.waitPod(startTimeout, name, "to have ended as "+string(phase), func(pod *corev1.Pod) bool {
@@ -109,7 +109,8 @@ func (n *node) waitOver(name string, phase corev1.PodPhase) {
 	})
 }
 
-// waitUnhealthy waits for a probe of the container, a path in the spec, to fail.
+// waitUnhealthy waits until a probe of the container fails. container is a field path in the
+// spec.
 func (n *node) waitUnhealthy(container string) {
 	n.t.Helper()
 	waitFor(n.t, startTimeout, "a probe of "+container+" to fail", func() (string, bool) {
@@ -117,7 +118,7 @@ func (n *node) waitUnhealthy(container string) {
 	})
 }
 
-// watchLife collects what is said of the pod until the returned function is called.
+// watchLife collects the pod's statuses until the returned function is called.
 func (n *node) watchLife(name string) (stop func() []string) {
 	const period = 10 * time.Millisecond
 	var (
@@ -158,7 +159,7 @@ func (n *node) watchLife(name string) (stop func() []string) {
 	}
 }
 
-// shown returns the pod as the agent shows it, nil if it does not.
+// shown returns the pod as the agent reports it, or nil if it does not report it.
 func (n *node) shown(name string) *corev1.Pod {
 	pods, err := n.agent.pods()
 	if err != nil {
@@ -172,7 +173,7 @@ func (n *node) shown(name string) *corev1.Pod {
 	return nil
 }
 
-// saved reads a status file; nil if there is none.
+// saved reads a status file. It returns nil if the file does not exist.
 func saved(file string) *corev1.Pod {
 	var pod corev1.Pod
 	data, err := os.ReadFile(file)
@@ -182,7 +183,7 @@ func saved(file string) *corev1.Pod {
 	return &pod
 }
 
-// sentence is a status in one line, without what differs from run to run.
+// sentence prints a status in one line, without parts that differ between runs.
 func sentence(pod *corev1.Pod) string {
 	var b strings.Builder
 	st := &pod.Status
@@ -225,9 +226,9 @@ func stateWord(s corev1.ContainerState) string {
 	}
 }
 
-// requireLife compares what was seen with a file. Lines that begin with ? may be
-// missing, because they are true only for an instant; nothing else may be, and nothing
-// may be there besides, but for what comes at a "...".
+// requireLife compares the observed statuses with a file. Lines that begin with ? may be
+// missing, because the state is very short. All other lines must occur, and no others may
+// occur, except at a "...".
 func requireLife(t *testing.T, file string, seen []string) {
 	t.Helper()
 	if os.Getenv(rewriteVar) != "" {
@@ -247,15 +248,15 @@ func requireLife(t *testing.T, file string, seen []string) {
 		case len(rest) > 0 && rest[0] == short:
 			rest = rest[1:]
 		case short == line:
-			t.Fatalf("%s: not seen: %s\nseen:\n%s", file, line, strings.Join(seen, "\n"))
+			t.Fatalf("%s: this status did not occur: %s\nobserved:\n%s", file, line, strings.Join(seen, "\n"))
 		}
 	}
-	require.Empty(t, rest, "%s: more than was to be seen; all of it:\n%s", file, strings.Join(seen, "\n"))
+	require.Empty(t, rest, "%s: unexpected statuses; all observed:\n%s", file, strings.Join(seen, "\n"))
 }
 
-// TestNothingFlapsWhenTheAgentRestarts compares whole statuses, times included, from
-// before an agent's end to long after the next one's start: of a pod that is ready
-// through every kind of probe, of one that is not ready, of one that has yet to start.
+// TestNothingFlapsWhenTheAgentRestarts compares whole statuses, including times, from before
+// an agent's end to long after the start of the next agent: of a pod that is ready and has
+// every kind of probe, of a pod that is not ready, and of a pod that has not started.
 func TestNothingFlapsWhenTheAgentRestarts(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"stopped", "killed"} {
@@ -280,7 +281,7 @@ spec:
 			n.waitReady("probed")
 			others := n.waitRunning("others")
 			n.tellPort(others, "8082", "/healthz/fail")
-			n.waitPod(startTimeout, "others", "to have restarted one", func(pod *corev1.Pod) bool {
+			n.waitPod(startTimeout, "others", "to have restarted one container", func(pod *corev1.Pod) bool {
 				st := containerStatus(t, pod, "lived")
 				return st.RestartCount == 1 && st.Ready
 			})
@@ -294,10 +295,10 @@ spec:
 			}
 			n.start()
 			all := false
-			stays(t, 13*time.Second, "all is as it was", func() (string, bool) {
+			stays(t, 13*time.Second, "the statuses are those of before the restart", func() (string, bool) {
 				now := n.statuses()
 				all = all || now == before
-				// Manifests are taken one by one, in this order.
+				// The agent loads the manifests one by one, in this order.
 				return before + "\n\nnow:\n" + now, now == before || !all && strings.HasPrefix(before, now)
 			})
 			require.Equal(t, before, n.statuses())
@@ -305,8 +306,7 @@ spec:
 	}
 }
 
-// statuses returns all of what is said of all pods, nothing before the manifests
-// were read.
+// statuses returns the complete statuses of all pods, or "" before the manifests were read.
 func (n *node) statuses() string {
 	n.t.Helper()
 	pods, err := n.agent.pods()

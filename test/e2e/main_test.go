@@ -17,17 +17,19 @@ import (
 )
 
 const (
-	// bedDir is always the same, so that a run finds what a killed one left.
+	// bedDir is constant, so that a run finds the directory of a killed run.
 	bedDir = "/tmp/kpbed-e2e"
-	// scratchDir is for the agent, if it is built, and for the tests' temporary
-	// files, which a test that panics does not remove.
+	// scratchDir contains the agent, if it is built, and the tests' temporary files, which a
+	// test that panics does not remove.
 	scratchDir = bedDir + ".tmp"
-	// repository is the module's root, seen from this package's folder, which is
-	// where go test runs the binary.
+	// repository is the module's root relative to this package's directory, in which go test
+	// runs the binary.
 	repository = "../.."
-	// agentVar names the agent binary, to the first process and to the second.
+	// agentVar is the environment variable with the path of the agent binary, for both
+	// processes.
 	agentVar = "KUBEPARTS_AGENT"
-	// bedVar tells the second process that it is the second, and where the bed is.
+	// bedVar is the environment variable with the directory of the bed. It is set only in the
+	// second process.
 	bedVar = "KUBEPARTS_E2E_BED"
 )
 
@@ -47,7 +49,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runTests is the second process: it runs the tests on a bed that is up.
+// runTests is the second process: it runs the tests on a running bed.
 func runTests(m *testing.M) (code int, err error) {
 	bed, err = openBed(os.Getenv(bedVar))
 	if err != nil {
@@ -57,13 +59,13 @@ func runTests(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// supervise is the first process: it brings the bed up, runs this binary again
-// with the tests, and takes the bed down whatever became of them.
+// supervise is the first process: it starts the bed, runs this binary again with the tests,
+// and stops the bed regardless of the result.
 func supervise() (code int, err error) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		return 1, errors.New("these tests start containers: they need root on Linux")
 	}
-	// Notified, not ignored: the second process shall not inherit deafness.
+	// Use Notify, not Ignore: the second process would inherit ignored signals.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
 	lock, err := lockBed()
@@ -87,9 +89,9 @@ func supervise() (code int, err error) {
 	return runSecond(agent, lock, signals)
 }
 
-// removeScratch removes scratchDir. It unmounts first what a killed test has mounted
-// there: RemoveAll cannot remove a mount point, and through a bind mount it would remove
-// files that are elsewhere.
+// removeScratch removes scratchDir. It first unmounts the mounts of killed tests: RemoveAll
+// cannot remove a mount point, and through a bind mount it would remove files in other
+// directories.
 func removeScratch() error {
 	for _, target := range mountsBelow(scratchDir) {
 		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {
@@ -99,8 +101,8 @@ func removeScratch() error {
 	return os.RemoveAll(scratchDir)
 }
 
-// runSecond runs the process with the tests, in a process group of its own: when
-// it is over, whatever it left running, its agents, is killed as a group.
+// runSecond runs the process with the tests in a separate process group. At the end it kills
+// the group, including agents that are still running.
 func runSecond(agent string, lock *os.File, signals <-chan os.Signal) (int, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -108,14 +110,14 @@ func runSecond(agent string, lock *os.File, signals <-chan os.Signal) (int, erro
 	}
 	args := os.Args[1:]
 	if containerdVersion() == sharedEventsVersion {
-		// Agents of two tests would take each other's events.
+		// The agents of two parallel tests would take each other's events.
 		args = append(slices.Clone(args), "-test.parallel=1")
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), bedVar+"="+bedDir, agentVar+"="+agent, "TMPDIR="+scratchDir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.ExtraFiles = []*os.File{lock} // held by whichever process lives longer
+	cmd.ExtraFiles = []*os.File{lock} // the lock is released when both processes have exited
 	if err := cmd.Start(); err != nil {
 		return 1, err
 	}
@@ -139,8 +141,8 @@ func runSecond(agent string, lock *os.File, signals <-chan os.Signal) (int, erro
 	}
 }
 
-// lockBed makes runs on one machine wait for each other. The lock goes with the
-// process, however it ends.
+// lockBed makes runs on one machine wait for each other. The kernel releases the lock when
+// the process exits in any way.
 func lockBed() (*os.File, error) {
 	f, err := os.OpenFile(bedDir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -3,9 +3,11 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,11 +17,17 @@ import (
 )
 
 const (
-	// containerdVar names the containerd of the bed: 2.4, 1.7 or 1.6.
+	// containerdVar is the environment variable with the version of the bed's containerd:
+	// 2.4, 1.7 or 1.6.
 	containerdVar = "KUBEPARTS_E2E_CONTAINERD"
-	// completeVersion is the containerd that has every feature: no test may be skipped on it.
+	// partVar is the environment variable that divides the sizes of tests that measure. The
+	// default is 1.
+	partVar = "KUBEPARTS_E2E_PART"
+	// completeVersion is the containerd version with every feature: no test may be skipped on
+	// it.
 	completeVersion = "2.4"
-	// sharedEventsVersion is the containerd whose event streams take events from each other.
+	// sharedEventsVersion is the containerd version that delivers each event to only one of
+	// its clients.
 	sharedEventsVersion = "1.7"
 )
 
@@ -31,7 +39,16 @@ func containerdVersion() string {
 	return completeVersion
 }
 
-// feature is something that a test needs of the runtime and that some runtimes lack.
+// part returns the part of a size that tests use: see [partVar]. It is at least 1.
+func part(t *testing.T, size int) int {
+	t.Helper()
+	divisor, err := strconv.Atoi(cmp.Or(os.Getenv(partVar), "1"))
+	require.NoError(t, err, partVar)
+	require.Positive(t, divisor, partVar)
+	return max(1, size/divisor)
+}
+
+// feature is a feature of the runtime that a test needs and that some runtimes lack.
 type feature struct {
 	name string
 	// in reports whether the runtime of b has the feature.
@@ -50,15 +67,15 @@ var (
 			return h.GetName() == newerHandler && h.GetFeatures().GetUserNamespaces()
 		}), err
 	}}
-	// The CRI has no field for these.
+	// The CRI has no field that reports this feature.
 	imageVolumes = feature{"image volumes", isComplete}
 	sameAnswers  = feature{"the error codes and defaults of containerd " + completeVersion + ", which the fake has", isComplete}
 )
 
 func isComplete(b *testbed) (bool, error) { return b.version == completeVersion, nil }
 
-// needs skips the test if the runtime lacks the feature, and fails it if that runtime must
-// have all features.
+// needs skips the test if the runtime lacks the feature, but fails the test if that runtime
+// must have all features.
 func needs(t *testing.T, f feature) {
 	t.Helper()
 	has, err := f.in(bed)

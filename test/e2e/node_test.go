@@ -14,25 +14,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startTimeout is how long a pod may take to run on a machine that is busy with
-// other tests. What it takes is printed.
+// startTimeout is how long the start of a pod may take on a machine that runs other tests.
+// The tests print the duration.
 const startTimeout = time.Minute
 
-// node is one test's part of the bed: an agent name, the agent's folders, and the
-// agent that runs at the moment, if any.
+// node is one test's part of the bed: an agent name, the agent's directories, and the agent,
+// if it is running.
 type node struct {
 	t    *testing.T
 	name string // of the agent
-	// hostname is the --node-name, and ends the names of the pods. Each node has
-	// one of its own: the runtime refuses a second pod of one name and UID.
+	// hostname is the --node-name, and the suffix of the pods' names. Each node has a
+	// different hostname: the runtime rejects a second pod with the same name and UID.
 	hostname        string
 	manifests, root string
-	output          *output // of all agents of this node
+	output          *output // output of all agents of this node
 	agent           *agent
 }
 
-// newNode makes a node without an agent. When the test is over the agent is
-// stopped, the node's pods are removed, and the foreign pods are looked at.
+// newNode creates a node without an agent. At the end of the test, the agent is stopped, the
+// node's pods are removed, and the foreign pods are checked.
 func newNode(t *testing.T) *node {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +40,7 @@ func newNode(t *testing.T) *node {
 		t: t, name: strings.ReplaceAll(t.Name(), "/", "."), hostname: fmt.Sprintf("e2e-%d", bed.nodes.Add(1)),
 		manifests: filepath.Join(dir, "manifests"), root: filepath.Join(dir, "root"), output: &output{},
 	}
-	n.name = n.name[:min(len(n.name), 63)] // it becomes a label's value
+	n.name = n.name[:min(len(n.name), 63)] // a label value has at most 63 characters
 	require.NoError(t, os.Mkdir(n.manifests, 0o755))
 	t.Cleanup(n.close)
 	return n
@@ -54,8 +54,9 @@ func (n *node) close() {
 		}
 	}
 	defer n.unmountAll()
-	// In a defer each: the pods must go even if the agent does not, and after it, for
-	// two that stop one sandbox at once are too many for the CNI plugins.
+	// Each in a separate defer: the pods must be removed even if the agent does not stop, but
+	// after it, because the CNI plugins fail if two clients stop one sandbox at the same
+	// time.
 	defer func() { bed.clear(n.t, map[string]string{labelAgent: n.name}) }()
 	if n.agent != nil && !n.agent.over() {
 		defer n.agent.stop(n.t)
@@ -63,8 +64,8 @@ func (n *node) close() {
 	requireForeignUntouched(n.t)
 }
 
-// clear removes what a test has left, in its cleanup. A container that was just being
-// started when its agent was killed can't be removed yet.
+// clear removes the pods that a test has left. A container whose start was interrupted by the
+// kill of its agent cannot be removed immediately.
 func (b *testbed) clear(t *testing.T, labels map[string]string) {
 	t.Helper()
 	why, removed := poll(10*time.Second, func() (string, bool) {
@@ -72,30 +73,30 @@ func (b *testbed) clear(t *testing.T, labels map[string]string) {
 		return fmt.Sprint(err), err == nil
 	})
 	if !removed {
-		t.Errorf("removing what the test left: %s", why)
+		t.Errorf("could not remove the pods of the test: %s", why)
 	}
 }
 
-// requireForeignUntouched fails the test if a foreign pod is not what it was.
+// requireForeignUntouched fails the test if a foreign pod has changed.
 func requireForeignUntouched(t *testing.T) {
 	t.Helper()
 	for _, f := range bed.foreign {
 		now, err := f.look(bed)
 		require.NoError(t, err, "foreign pod %s", f.before.Sandbox)
-		require.Equal(t, f.before, now, "somebody touched a foreign pod")
+		require.Equal(t, f.before, now, "a foreign pod was changed")
 	}
 }
 
-// flags are the agent's flags, so that a second agent is started like the first.
+// flags returns the agent's flags, so that a second agent can be started in the same way.
 func (n *node) flags(addr string, extra ...string) []string {
 	return append([]string{
 		"--cri-endpoint", bed.endpoint, "--manifests", n.manifests, "--listen", addr,
 		"--node-name", n.hostname, "--root-dir", n.root, "--agent-name", n.name,
-		"--max-pods", "500", "--eviction-hard=", // how full this machine is, is no test's business but those of evictions
+		"--max-pods", "500", "--eviction-hard=", // only tests of evictions depend on the disk usage of this machine
 	}, extra...)
 }
 
-// start starts an agent and waits until it answers.
+// start starts an agent and waits until it responds.
 func (n *node) start(extra ...string) *agent {
 	n.t.Helper()
 	addr := freeAddr(n.t)
@@ -106,11 +107,11 @@ func (n *node) start(extra ...string) *agent {
 		_, body, err := a.get("/healthz")
 		return fmt.Sprint(body, err), err == nil || a.over()
 	})
-	require.False(n.t, a.over(), "the agent ended at its start: %v", a.err)
+	require.False(n.t, a.over(), "the agent exited during its start: %v", a.err)
 	return a
 }
 
-// write puts a manifest into the folder, whole at once.
+// write writes a manifest into the directory atomically.
 func (n *node) write(file, text string) {
 	n.t.Helper()
 	beside := filepath.Join(filepath.Dir(n.manifests), file)
@@ -118,13 +119,13 @@ func (n *node) write(file, text string) {
 	require.NoError(n.t, os.Rename(beside, filepath.Join(n.manifests, file)))
 }
 
-// remove takes a manifest away.
+// remove removes a manifest.
 func (n *node) remove(file string) {
 	n.t.Helper()
 	require.NoError(n.t, os.Remove(filepath.Join(n.manifests, file)))
 }
 
-// waitPod waits until the agent shows the pod of a manifest as accept wants it.
+// waitPod waits until the agent reports the pod of a manifest in a state that accept accepts.
 func (n *node) waitPod(timeout time.Duration, name, what string, accept func(*corev1.Pod) bool) *corev1.Pod {
 	n.t.Helper()
 	var found *corev1.Pod
@@ -144,13 +145,13 @@ func (n *node) waitPod(timeout time.Duration, name, what string, accept func(*co
 	return found
 }
 
-// waitRunning waits until all containers of the pod run.
+// waitRunning waits until all containers of the pod are running.
 func (n *node) waitRunning(name string) *corev1.Pod {
 	n.t.Helper()
 	return n.waitPod(startTimeout, name, "to run", running)
 }
 
-// waitGone waits until the agent shows no such pod.
+// waitGone waits until the agent no longer reports the pod.
 func (n *node) waitGone(timeout time.Duration, name string) {
 	n.t.Helper()
 	waitFor(n.t, timeout, "pod "+name+" to be gone", func() (string, bool) {
@@ -167,7 +168,7 @@ func (n *node) waitGone(timeout time.Duration, name string) {
 	})
 }
 
-// running accepts a pod all of whose containers run.
+// running reports whether all containers of a pod are running.
 func running(pod *corev1.Pod) bool {
 	statuses := pod.Status.ContainerStatuses
 	if pod.Status.Phase != corev1.PodRunning || len(statuses) != len(pod.Spec.Containers) {
@@ -181,7 +182,7 @@ func running(pod *corev1.Pod) bool {
 	return true
 }
 
-// describe is what a failed wait reports of pods.
+// describe prints pods for the report of a failed wait.
 func describe(pods []corev1.Pod) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d pods", len(pods))

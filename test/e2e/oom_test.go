@@ -18,23 +18,24 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// memoryLimit is what a test's pods and containers get, which are killed for more.
+// memoryLimit is the memory limit of the pods and containers in these tests.
 const memoryLimit = 32 << 20
 
-// hungryPod is a pod that a test made over CRI, in a cgroup like a kubelet's, and a
-// watcher of memory kills, of which it keeps this pod's.
+// hungryPod is a pod that a test created over CRI, in a cgroup like a kubelet's, and a
+// watcher that records the OOM kills of this pod.
 type hungryPod struct {
 	*testing.T
 	uid       types.UID
-	cgroup    string // of the pod, as the kernel says it
-	mount     string // of the memory controller
+	cgroup    string // cgroup of the pod, as in the kernel's log
+	mount     string // mount point of the memory controller
 	container string
 
 	mu    sync.Mutex
 	kills []oomwatch.Kill
 }
 
-// newHungryPod starts a container with the command, with a limit of its own or its pod's.
+// newHungryPod starts a container with the command. The memory limit applies to the pod if
+// ofPod is set, otherwise to the container.
 func newHungryPod(t *testing.T, ofPod bool, command ...string) *hungryPod {
 	t.Helper()
 	p := &hungryPod{T: t, uid: types.UID(fmt.Sprintf("8dd2e6c1-40d5-4b02-9a8f-%012x", time.Now().UnixNano()&(1<<48-1))), mount: "/sys/fs/cgroup/memory"}
@@ -79,7 +80,7 @@ func newHungryPod(t *testing.T, ofPod bool, command ...string) *hungryPod {
 	return p
 }
 
-// watch watches until the test ends.
+// watch runs the watcher until the test ends.
 func (p *hungryPod) watch() {
 	p.Helper()
 	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{})
@@ -111,7 +112,7 @@ func (p *hungryPod) watch() {
 	})
 }
 
-// killed returns the one kill of the pod, when no more can be told.
+// killed returns the only kill of the pod. It waits until no further kill can be reported.
 func (p *hungryPod) killed() oomwatch.Kill {
 	p.Helper()
 	look := func() (string, bool) {

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestAgentTellsWhichPodTheKernelHit has the agent's status, its event and, after a
-// restart, nothing told twice.
+// TestAgentTellsWhichPodTheKernelHit checks the agent's status, its event and that the event
+// is not repeated after a restart.
 func TestAgentTellsWhichPodTheKernelHit(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -35,12 +35,12 @@ spec:
 	require.EqualValues(t, 137, ended.ExitCode)
 	told := "default/" + pod.Name + " OOMKilled: Container hog reached its memory limit, killed process: testserver, pid: "
 	began := time.Now()
-	waitFor(t, startTimeout, "the event", func() (string, bool) { return n.output.String(), n.output.linesWith(told) == 1 })
-	t.Logf("the event came %v after the status", time.Since(began).Round(10*time.Millisecond))
+	waitFor(t, startTimeout, "the event of the OOM kill", func() (string, bool) { return n.output.String(), n.output.linesWith(told) == 1 })
+	t.Logf("the event was recorded %v after the status", time.Since(began).Round(10*time.Millisecond))
 	n.agent.stop(t)
 	require.FileExists(t, n.root+"/oom-position.json")
 	n.start()
-	stays(t, 5*time.Second, "told once", func() (string, bool) {
+	stays(t, 5*time.Second, "the agent reports the OOM kill once", func() (string, bool) {
 		return n.output.String(), n.output.linesWith(told) == 1
 	})
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -16,14 +16,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The load of the probes, which can be changed: on two cores 200 pods take some
-// minutes to come and go.
+// The load of the probes is configurable: on two cores 200 pods need some minutes to start
+// and stop.
 const (
 	loadPodsVar = "KUBEPARTS_E2E_PROBED_PODS" // default 60
 	loadTimeVar = "KUBEPARTS_E2E_PROBED_TIME" // default 30s
 )
 
-// loadPod has three probes of three kinds of handlers, a second apart each.
+// loadPod has three probes with three kinds of handlers, each with a period of a second.
 const loadPod = `
 apiVersion: v1
 kind: Pod
@@ -50,43 +50,43 @@ func TestManyProbesCostLittleAndLeaveNoSockets(t *testing.T) {
 	require.NoError(t, err)
 	n := newNode(t)
 	n.start()
-	// A few at a time: the start of many takes the whole machine, and those that run
-	// already would not answer their probes in time.
+	// Start a few at a time: the start of many needs the whole machine, and the running pods
+	// would not respond to their probes in time.
 	const atOnce = 5
 	for i := range pods {
 		n.write(fmt.Sprintf("p%03d.yaml", i), strings.ReplaceAll(loadPod, "NAME", fmt.Sprintf("p%03d", i)))
 		if i%atOnce == atOnce-1 || i == pods-1 {
-			waitFor(t, 3*time.Minute, "all to be ready", func() (string, bool) {
+			waitFor(t, 3*time.Minute, "all pods to be ready", func() (string, bool) {
 				count := n.readyPods()
 				return count, count == strconv.Itoa(i+1)
 			})
 		}
 	}
-	quiet := time.NewTimer(5 * time.Second) // the last that began are still being inspected
+	quiet := time.NewTimer(5 * time.Second) // the last started pods are still being inspected
 	<-quiet.C
 
-	// On a slow machine a server may have been restarted before it listened: only later
+	// On a slow machine a probe may have restarted a server before it listened: only later
 	// restarts count.
 	restarts := n.restarts()
 	cpu, waiting := n.agent.cpu(t), timeWaits(t)
 	began := time.Now()
-	// Not by stays: it would ask so often that the answers were most of the cost.
+	// Do not use stays: its polling would cause most of the cost.
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for time.Since(began) < span {
 		<-look.C
-		require.Equal(t, fmt.Sprint(pods), n.readyPods(), "all are ready")
+		require.Equal(t, fmt.Sprint(pods), n.readyPods(), "all pods must be ready")
 	}
 	took := time.Since(began)
 	used := n.agent.cpu(t) - cpu
 	left := timeWaits(t) - waiting
-	t.Logf("%d pods × 3 probes at 1 s for %v: the agent used %.1f %% of a core, %d sockets more in TIME_WAIT",
+	t.Logf("%d pods with 3 probes each, period 1 s, for %v: the agent used %.1f %% of a core, %d more sockets in TIME_WAIT",
 		pods, took.Round(time.Second), 100*used.Seconds()/took.Seconds(), left)
 	figure(t, "probe-load", 100*used.Seconds()/took.Seconds(), "%", 0)
 	require.Less(t, left, 20)
-	require.Equal(t, restarts, n.restarts(), "restarts of each pod's containers")
-	// A machine that is busy otherwise may be too slow now and then, but not thrice.
-	t.Logf("%d reports of a run that failed", n.output.linesWith("Unhealthy"))
+	require.Equal(t, restarts, n.restarts(), "restarts of containers by pod")
+	// A busy machine may be too slow occasionally, but not three times in a row.
+	t.Logf("%d events about failed probes", n.output.linesWith("Unhealthy"))
 }
 
 // restarts returns how often containers of each pod have restarted.
@@ -103,7 +103,7 @@ func (n *node) restarts() map[string]int32 {
 	return counts
 }
 
-// readyPods counts them.
+// readyPods returns the number of ready pods as text.
 func (n *node) readyPods() string {
 	shown, err := n.agent.pods()
 	if err != nil {
@@ -118,13 +118,13 @@ func (n *node) readyPods() string {
 	return strconv.Itoa(count)
 }
 
-// cpu returns what the process has used so far.
+// cpu returns the CPU time of the process so far.
 func (a *agent) cpu(t *testing.T) time.Duration {
 	t.Helper()
 	return cpuOf(t, a.cmd.Process.Pid)
 }
 
-// cpuOf returns the processor time that a process has used.
+// cpuOf returns the CPU time of a process.
 func cpuOf(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	return time.Duration(statOf(t, pid).CPUTime() * float64(time.Second))
@@ -139,10 +139,10 @@ func statOf(t *testing.T, pid int) procfs.ProcStat {
 	return stat
 }
 
-// timeWaits counts the sockets in TIME_WAIT whose other end is a pod of the bed.
+// timeWaits counts the sockets in TIME_WAIT whose remote address is a pod of the bed.
 func timeWaits(t *testing.T) (count int) {
 	t.Helper()
-	const timeWait, pods = "06", "580A:" // 10.88.0.0/16, the last byte first
+	const timeWait, pods = "06", "580A:" // 10.88.0.0/16 in reverse byte order
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// probed has every kind of probe by every handler, on regular containers and on a
-// sidecar. What main is told over HTTP shows in its own readiness by gRPC and in that
-// of cmd, which runs a command.
+// probed has every kind of probe with every handler, on regular containers and on a sidecar.
+// The test sends HTTP requests to main to change the results of two readiness probes: the
+// gRPC probe of main, and the command of cmd.
 const probed = `
 apiVersion: v1
 kind: Pod
@@ -56,16 +56,16 @@ func TestAllHandlersOnOnePodWithASidecar(t *testing.T) {
 	n.write("probed.yaml", probed)
 	begin := time.Now()
 	pod := n.waitReady("probed")
-	t.Logf("manifest written to Ready: %v", time.Since(begin).Round(10*time.Millisecond))
+	t.Logf("from the manifest to Ready: %v", time.Since(begin).Round(10*time.Millisecond))
 	require.True(t, *initStatus(t, pod, "side").Started)
 	require.True(t, initStatus(t, pod, "side").Ready)
 
 	n.tell(pod, "/healthz/fail")
 	told := time.Now()
-	unready := n.waitPod(10*time.Second, "probed", "to have main and cmd unready", func(pod *corev1.Pod) bool {
+	unready := n.waitPod(10*time.Second, "probed", "to have main and cmd not ready", func(pod *corev1.Pod) bool {
 		return !containerStatus(t, pod, "main").Ready && !containerStatus(t, pod, "cmd").Ready
 	})
-	t.Logf("told to fail to unready by gRPC and exec: %v", time.Since(told).Round(10*time.Millisecond))
+	t.Logf("from the request to fail until both containers were not ready: %v", time.Since(told).Round(10*time.Millisecond))
 	require.Equal(t, corev1.ConditionFalse, conditionStatus(unready, corev1.PodReady))
 	require.True(t, initStatus(t, unready, "side").Ready)
 	for _, said := range []string{
@@ -108,13 +108,13 @@ spec:
 		n.tellPort(pod, c.port, "/healthz/fail")
 		next := n.waitNextInstance(pod, c.name, before.ID)
 		took := next.Started.Sub(told)
-		t.Logf("%s: failing to the next one running: %v", c.name, took.Round(10*time.Millisecond))
-		// Threshold × period + timeout, and what it takes to end and begin anew.
+		t.Logf("%s: from the failure to the next running container: %v", c.name, took.Round(10*time.Millisecond))
+		// threshold × period + timeout, plus the time to stop and start the container
 		require.Less(t, took-stalled(), 6*time.Second)
 		require.Equal(t, before.Sandbox, next.Sandbox)
 	}
-	// The pod may never have been seen otherwise than ready: it is the count that tells
-	// the status from the one before.
+	// The status may never show the pod as not ready. Only the restart count distinguishes
+	// the status from the previous status.
 	pod = n.waitPod(10*time.Second, "live", "to show both restarts", func(pod *corev1.Pod) bool {
 		return ready(pod) && containerStatus(t, pod, "main").RestartCount > 0 && initStatus(t, pod, "side").RestartCount > 0
 	})
@@ -145,12 +145,12 @@ spec:
 	stays(t, 5*time.Second, "main runs and has not started", func() (string, bool) {
 		pods, err := n.agent.pods()
 		if err != nil || len(pods) != 1 {
-			return fmt.Sprint(pods, err), err != nil // nothing was seen
+			return fmt.Sprint(pods, err), err != nil // an error is no observation
 		}
 		st := containerStatus(t, &pods[0], "main")
 		return describe(pods), st.State.Running != nil && !*st.Started && !st.Ready && st.RestartCount == 0
 	})
-	n.waitPod(20*time.Second, "slow", "to have given up hope for one", func(pod *corev1.Pod) bool {
+	n.waitPod(20*time.Second, "slow", "to have failed the startup probe of one container", func(pod *corev1.Pod) bool {
 		return containerStatus(t, pod, "hopeless").RestartCount > 0
 	})
 	n.tell(pod, "/healthz/ok")
@@ -159,12 +159,13 @@ spec:
 		st := containerStatus(t, pod, "main")
 		return *st.Started && st.Ready
 	})
-	t.Logf("well to ready through the startup probe: %v", time.Since(told).Round(10*time.Millisecond))
+	t.Logf("from the request to succeed until the startup probe made the container ready: %v", time.Since(told).Round(10*time.Millisecond))
 	require.Equal(t, before.ID, n.instance(pod, "main").ID)
 }
 
-// One command never returns, one is not there, and a third is none of their
-// business. The kubelet's never restarts the second (kubernetes#106682).
+// One command hangs, the second does not exist, and the third must not be affected by the
+// first two. The kubelet never restarts the container whose command does not exist
+// (kubernetes#106682).
 func TestExecProbesThatHangOrAreMissing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -182,7 +183,7 @@ spec:
   - {name: well, image: "kubeparts.test/testserver:1",  args: [sleep, "3600"],
      readinessProbe: {exec: {command: [/testserver, exit, "0"]}, periodSeconds: 1, timeoutSeconds: 5}}
 `)
-	pod := n.waitPod(startTimeout, "hangs", "to have one ready", func(pod *corev1.Pod) bool {
+	pod := n.waitPod(startTimeout, "hangs", "to have one container ready", func(pod *corev1.Pod) bool {
 		return len(pod.Status.ContainerStatuses) == 3 && containerStatus(t, pod, "well").Ready
 	})
 	most := 0
@@ -195,33 +196,33 @@ spec:
 		require.True(t, containerStatus(t, &pods[0], "well").Ready)
 		return describe(pods), containerStatus(t, &pods[0], "hangs").RestartCount > 0 && containerStatus(t, &pods[0], "broken").RestartCount > 0
 	})
-	require.Equal(t, 1, most, "commands at a time")
+	require.Equal(t, 1, most, "concurrent commands of one probe")
 	text := n.output.String()
 	require.Contains(t, text, `Liveness probe failed: command timed out: "/testserver sleep 987.6" timed out after 1s`)
 	require.Contains(t, text, "Liveness probe errored and resulted in unknown state: command not found")
 	was := bed.traces(t, pod)
 	n.remove("hangs.yaml")
 	bed.requireGone(t, was)
-	waitFor(t, 10*time.Second, "no command to be left", func() (string, bool) {
+	waitFor(t, 10*time.Second, "no probe command to run", func() (string, bool) {
 		left := processes(t, "/testserver\x00sleep\x00987.6\x00")
 		return fmt.Sprint(left), left == 0
 	})
 }
 
-// processes counts those with this command line.
+// processes counts the processes with this command line.
 func processes(t *testing.T, command string) (count int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	for _, file := range files {
-		if line, err := os.ReadFile(file); err == nil && string(line) == command { // or it has just ended
+		if line, err := os.ReadFile(file); err == nil && string(line) == command { // an error means that it has just exited
 			count++
 		}
 	}
 	return count
 }
 
-// ready accepts a pod that is.
+// ready reports whether a pod is ready.
 func ready(pod *corev1.Pod) bool {
 	return conditionStatus(pod, corev1.PodReady) == corev1.ConditionTrue
 }
@@ -231,7 +232,7 @@ func (n *node) waitReady(name string) *corev1.Pod {
 	return n.waitPod(startTimeout, name, "to be ready", ready)
 }
 
-// tell asks the pod for a page.
+// tell requests a page from the pod.
 func (n *node) tell(pod *corev1.Pod, page string) {
 	n.t.Helper()
 	n.tellPort(pod, "8080", page)
@@ -245,7 +246,7 @@ func (n *node) tellPort(pod *corev1.Pod, port, page string) {
 	})
 }
 
-// instance returns the newest container of that name.
+// instance returns the newest container with that name.
 func (n *node) instance(pod *corev1.Pod, name string) instance {
 	n.t.Helper()
 	labels := podLabels(pod)

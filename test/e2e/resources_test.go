@@ -15,10 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// limits are what the kernel holds a process to, on cgroup v1 and v2.
+// limits is the kernel's limits for a process, on cgroup v1 and v2.
 type limits struct {
 	memory, quota, shares int64
-	cgroup                string // of the process, below its hierarchy
+	cgroup                string // path of the cgroup below the root of its hierarchy
 }
 
 func limitsOf(pid int) (limits, error) {
@@ -42,7 +42,7 @@ func limitsOf(pid int) (limits, error) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		l.cgroup = parts[2]
 		switch {
-		case parts[1] == "": // the unified hierarchy, which may be there beside the others
+		case parts[1] == "": // the unified hierarchy, which can exist besides the others
 			if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 				l.memory, l.quota, l.shares = number("", "memory.max"), number("", "cpu.max"), number("", "cpu.weight")
 			}
@@ -63,8 +63,8 @@ spec: {terminationGracePeriodSeconds: 2, containers: [
   {name: main, image: kubeparts.test/testserver:1, args: [sleep, "3600"], resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 250m, memory: 64Mi}}}]}
 `
 
-// TestLimitsAreTheKernelsAndChangeInPlace: what the manifest says is what the
-// container's cgroup has, and a change of it restarts nothing.
+// TestLimitsAreTheKernelsAndChangeInPlace checks that the container's cgroup has the limits
+// of the manifest, and that a change of the limits restarts no container.
 func TestLimitsAreTheKernelsAndChangeInPlace(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -89,7 +89,8 @@ func TestLimitsAreTheKernelsAndChangeInPlace(t *testing.T) {
 	require.True(t, after[0].running())
 }
 
-// TestPodsHaveCgroupsOfTheirOwn with --cgroup-parent, and leave none behind.
+// TestPodsHaveCgroupsOfTheirOwn checks the cgroups of pods with --cgroup-parent, and that
+// no cgroup is left.
 func TestPodsHaveCgroupsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -111,7 +112,7 @@ func TestPodsHaveCgroupsOfTheirOwn(t *testing.T) {
 	require.NotEmpty(t, find())
 	for _, dir := range find() {
 		if text, err := os.ReadFile(dir + "/memory.limit_in_bytes"); err == nil {
-			require.Equal(t, "67108864\n", string(text), "the pod as a whole")
+			require.Equal(t, "67108864\n", string(text), "memory limit of the pod's cgroup")
 		}
 	}
 	n.remove("sized.yaml")
@@ -120,32 +121,33 @@ func TestPodsHaveCgroupsOfTheirOwn(t *testing.T) {
 	waitFor(t, 10*time.Second, "no cgroup of the pod to be left", func() (string, bool) { return fmt.Sprint(find()), len(find()) == 0 })
 }
 
-// removeCgroups removes the cgroups in which those of pods were, the pods' being gone.
+// removeCgroups removes the parent cgroups of the pods' cgroups after the pods' cgroups
+// were removed.
 func removeCgroups(t *testing.T, parent string) {
 	t.Helper()
 	dirs, err := filepath.Glob("/sys/fs/cgroup/*" + parent)
 	require.NoError(t, err)
 	for _, dir := range append(dirs, "/sys/fs/cgroup"+parent) {
 		for _, below := range []string{"/kubepods/burstable", "/kubepods/besteffort", "/kubepods", ""} {
-			_ = os.Remove(dir + below) // those that are empty and there
+			_ = os.Remove(dir + below) // missing or non-empty cgroups are ignored
 		}
 	}
 }
 
-// TestActiveDeadlineEndsAPod with the kubelet's reason.
+// TestActiveDeadlineEndsAPod checks the kubelet's reason, too.
 func TestActiveDeadlineEndsAPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("short.yaml", endText("short", 1, "activeDeadlineSeconds: 4, containers: ["+shell("main", "")+"]"))
 	stalled := stalls(t)
-	begin := time.Now() // before the pod's start, of which the API knows whole seconds
+	begin := time.Now() // before the pod's start time, which has whole seconds in the API
 	n.start()
-	pod := n.waitPod(startTimeout, "short", "to be over", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
+	pod := n.waitPod(startTimeout, "short", "to fail", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	require.Greater(t, time.Since(begin), 3*time.Second)
 	require.Less(t, time.Since(begin)-stalled(), 10*time.Second)
 	require.Equal(t, "DeadlineExceeded", pod.Status.Reason)
 	require.Equal(t, "Pod was active on the node longer than the specified deadline", pod.Status.Message)
-	waitFor(t, 20*time.Second, "its container to end", func() (string, bool) {
+	waitFor(t, 20*time.Second, "the pod's container to exit", func() (string, bool) {
 		for _, i := range bed.instances(t, podLabels(pod)) {
 			if i.running() {
 				return i.String(), false
@@ -155,7 +157,8 @@ func TestActiveDeadlineEndsAPod(t *testing.T) {
 	})
 }
 
-// TestPodsThatCannotRunAreRefused with the kubelet's reasons, and leave nothing.
+// TestPodsThatCannotRunAreRefused checks the kubelet's reasons, and that the pods leave no
+// objects or files.
 func TestPodsThatCannotRunAreRefused(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

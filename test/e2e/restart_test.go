@@ -46,19 +46,19 @@ spec:
 
 	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second} {
 		before, after := runs[strconv.Itoa(i)], runs[strconv.Itoa(i+1)]
-		require.NotEmpty(t, before.ID, "run %d was cleared away before it was seen", i)
+		require.NotEmpty(t, before.ID, "run %d was removed before the test observed it", i)
 		gap := after.Started.Sub(before.Finished)
-		t.Logf("restart %d: %v after the death before it", i+1, gap.Round(time.Millisecond))
+		t.Logf("restart %d: %v after the previous exit", i+1, gap.Round(time.Millisecond))
 		require.GreaterOrEqual(t, gap, want)
 		require.Less(t, gap-stalled(), want+3*time.Second)
 	}
 }
 
-// runs are the runs of one container by their restart count.
+// runs is the runs of one container, by restart count.
 type runs map[string]instance
 
-// gather notes what the runtime has now. Dead containers are cleared away, so they
-// are gathered while they come.
+// gather records the current containers. Dead containers are removed, so the test gathers
+// them repeatedly.
 func (r runs) gather(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	for _, i := range bed.instances(t, podLabels(pod)) {
@@ -66,9 +66,8 @@ func (r runs) gather(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// backoff returns the time in the CrashLoopBackOff message of a pod's first
-// container: "back-off 10s restarting failed container=...". It is empty if there
-// is none.
+// backoff returns the duration in the CrashLoopBackOff message of a pod's first container:
+// "back-off 10s restarting failed container=...". It returns "" if there is no such message.
 func backoff(pod *corev1.Pod) string {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		return ""
@@ -93,7 +92,7 @@ func TestKilledContainerIsSeenAndRestartedWithinTwoSeconds(t *testing.T) {
 	require.NoError(t, syscall.Kill(bed.pid(t, old.ID), syscall.SIGKILL))
 	next := n.waitNextInstance(pod, "web", old.ID)
 	took := next.Started.Sub(killed)
-	t.Logf("SIGKILL to the next container running: %v", took.Round(time.Millisecond))
+	t.Logf("from SIGKILL to the next running container: %v", took.Round(time.Millisecond))
 	require.LessOrEqual(t, took, 2*time.Second)
 	require.Equal(t, old.Sandbox, next.Sandbox)
 
@@ -106,7 +105,7 @@ func TestKilledContainerIsSeenAndRestartedWithinTwoSeconds(t *testing.T) {
 	require.Equal(t, "containerd://"+old.ID, last.ContainerID)
 }
 
-// waitNextInstance waits for a running container of that name with another id.
+// waitNextInstance waits for a running container with that name and another ID.
 func (n *node) waitNextInstance(pod *corev1.Pod, name, oldID string) instance {
 	n.t.Helper()
 	var next instance

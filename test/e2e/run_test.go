@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// web is the simplest pod there is.
+// web is the simplest pod.
 const web = `
 apiVersion: v1
 kind: Pod
@@ -34,7 +34,7 @@ func TestOneContainerPodRunsAndAnswersAtItsAddress(t *testing.T) {
 	begin := time.Now()
 	n.write("web.yaml", web)
 	pod := n.waitRunning("web")
-	t.Logf("manifest written to Running: %v", time.Since(begin).Round(10*time.Millisecond))
+	t.Logf("from the manifest to Running: %v", time.Since(begin).Round(10*time.Millisecond))
 
 	require.Equal(t, "default", pod.Namespace)
 	require.Equal(t, n.hostname, pod.Spec.NodeName)
@@ -51,7 +51,7 @@ func TestOneContainerPodRunsAndAnswersAtItsAddress(t *testing.T) {
 	found := bed.instances(t, podLabels(pod))
 	require.Len(t, found, 1)
 	require.Equal(t, "containerd://"+found[0].ID, c.ContainerID)
-	waitFor(t, 5*time.Second, "the pod to answer", func() (string, bool) {
+	waitFor(t, 5*time.Second, "the pod to respond", func() (string, bool) {
 		code, body, err := httpGet("http://" + pod.Status.PodIP + ":8080/")
 		return body, err == nil && code == http.StatusOK && strings.TrimSpace(body) == "testserver"
 	})
@@ -116,14 +116,14 @@ spec:
 		require.Equal(t, "Completed", c.State.Terminated.Reason, c.Name)
 	}
 
-	// The API's times are of whole seconds; the runtime's prove the order.
+	// The API's times have whole seconds; the runtime's times prove the order.
 	found := bed.instances(t, podLabels(pod))
 	t.Log(found)
 	require.Len(t, found, 3)
 	for i, name := range []string{"first", "second", "main"} {
 		require.Equal(t, name, found[i].Name)
 		if i > 0 {
-			require.False(t, found[i].Started.Before(found[i-1].Finished), "%s began before %s was over", name, found[i-1].Name)
+			require.False(t, found[i].Started.Before(found[i-1].Finished), "%s started before %s had exited", name, found[i-1].Name)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Labels and annotations as they are in the contract. They are written out here,
-// not imported: a changed constant shall fail a test.
+// The labels and annotations of the kubelet's contract with the runtime. They are repeated
+// here, not imported, so that a changed constant fails a test.
 const (
 	labelAgent         = "io.kubeparts.agent"
 	labelPodName       = "io.kubernetes.pod.name"
@@ -31,11 +31,11 @@ const (
 	annotationRestarts = "io.kubernetes.container.restartCount"
 )
 
-// callTimeout bounds one call to the runtime, which is quick or broken.
+// callTimeout is the timeout of one call to the runtime.
 const callTimeout = 20 * time.Second
 
-// instance is one container as the runtime has it, with times to the nanosecond,
-// of which the API's have seconds only.
+// instance is one container in the runtime, with times in nanoseconds. The API's times have
+// whole seconds.
 type instance struct {
 	ID, Sandbox, Name string
 	State             runtimeapi.ContainerState
@@ -51,9 +51,9 @@ func (i instance) String() string {
 
 func (i instance) running() bool { return i.State == runtimeapi.ContainerState_CONTAINER_RUNNING }
 
-// instances lists the containers with the given labels in the order in which they
-// were started; one that is removed during the listing is left out. It fails if
-// the runtime does not answer.
+// instances lists the containers with the given labels in the order of their starts. It omits
+// a container that is removed during the listing. It fails the test if the runtime returns an
+// error.
 func (b *testbed) instances(t *testing.T, labels map[string]string) []instance {
 	t.Helper()
 	found, err := b.find(labels)
@@ -100,7 +100,7 @@ func (b *testbed) pid(t *testing.T, container string) int {
 	return info.Pid
 }
 
-// netns returns the file that holds a sandbox's network namespace.
+// netns returns the file of a sandbox's network namespace.
 func (b *testbed) netns(t *testing.T, sandbox string) string {
 	t.Helper()
 	r, err := b.runtime.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox, Verbose: true})
@@ -140,7 +140,7 @@ func (b *testbed) sandboxes(labels map[string]string) ([]string, error) {
 	return ids, nil
 }
 
-// removeSandboxes takes all sandboxes with the given labels away at once.
+// removeSandboxes removes all sandboxes with the given labels concurrently.
 func (b *testbed) removeSandboxes(labels map[string]string) error {
 	ids, err := b.sandboxes(labels)
 	if err != nil {
@@ -162,22 +162,23 @@ func (b *testbed) removeSandbox(id string) error {
 		_, err = b.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
 	}
 	if m := runningTask.FindStringSubmatch(fmt.Sprint(err)); m != nil {
-		return errors.Join(err, b.deleteTask(m[1])) // so that it can be removed next time
+		return errors.Join(err, b.deleteTask(m[1])) // the next attempt can remove it
 	}
 	return err
 }
 
-// ctrCommand asks containerd itself.
+// ctrCommand returns a command of ctr, containerd's own client.
 func (b *testbed) ctrCommand(args ...string) *exec.Cmd {
 	return exec.Command(b.ctr, append([]string{"-a", strings.TrimPrefix(b.endpoint, "unix://"), "-n", "k8s.io"}, args...)...)
 }
 
-// runningTask finds the container whose task containerd knows of, and its CRI does not.
+// runningTask matches the ID of a container whose task exists in containerd and not in its
+// CRI plugin.
 var runningTask = regexp.MustCompile(`cannot delete running task ([0-9a-f]{64})`)
 
-// deleteTask ends what runs of a container by containerd's own interface. Of a start
-// that is broken off in the wrong millisecond a task is left that CRI does not know of,
-// so that it can't remove the container.
+// deleteTask kills the task of a container through containerd's own API. If a start is
+// interrupted in a certain millisecond, a task is left that the CRI plugin does not know. The
+// plugin then cannot remove the container.
 func (b *testbed) deleteTask(id string) error {
 	out, err := b.ctrCommand("tasks", "delete", "--force", id).CombinedOutput()
 	if err != nil {
@@ -186,19 +187,19 @@ func (b *testbed) deleteTask(id string) error {
 	return nil
 }
 
-// forgotten says whether a start left such a task.
+// forgotten reports whether a start has left a task that the CRI plugin does not know.
 func forgotten(s *runtimeapi.ContainerStatus) bool {
 	return strings.Contains(s.GetMessage(), "failed to get task pid")
 }
 
-// podLabels are the labels by which a pod's containers are found. The name is one
-// of them because tests use the same UIDs, and names are of one node.
+// podLabels returns the labels that identify a pod's containers. The name is included because
+// tests use the same UIDs, and names contain the node's name.
 func podLabels(pod *corev1.Pod) map[string]string {
 	return map[string]string{labelPodUID: string(pod.UID), labelPodName: pod.Name}
 }
 
-// alive says whether a process runs. A zombie does not: what is killed on a
-// machine whose process 1 does not reap stays one.
+// alive reports whether a process is running. A zombie does not count: if process 1 of the
+// machine does not reap, killed processes remain zombies.
 func alive(pid int) bool {
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && len(strings.Trim(string(cmdline), "\x00")) > 0

@@ -16,8 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// mountDisk mounts an ext4 file system of its own, of so many MiB and options of
-// mkfs, at a folder, until the test is over. Whatever a test does there harms nobody.
+// mountDisk mounts a new ext4 file system with a size in MiB and options of mkfs at a
+// directory, until the test ends. A test can fill it without affecting other tests.
 func mountDisk(t *testing.T, dir string, mebibytes int, mkfs ...string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -31,7 +31,8 @@ func mountDisk(t *testing.T, dir string, mebibytes int, mkfs ...string) {
 	t.Cleanup(func() { unmount(t, dir) })
 }
 
-// mountMemory is the same in memory: quick, and of whole mebibytes.
+// mountMemory mounts a tmpfs at a directory until the test ends. It is fast, and its size
+// is a whole number of MiB.
 func mountMemory(t *testing.T, dir string, mebibytes int) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -39,10 +40,10 @@ func mountMemory(t *testing.T, dir string, mebibytes int) {
 	t.Cleanup(func() { unmount(t, dir) })
 }
 
-// unmount takes a file system away once those that were killed have let go of it.
+// unmount unmounts a file system after killed processes have closed their files.
 func unmount(t *testing.T, dir string) {
 	t.Helper()
-	waitFor(t, 10*time.Second, dir+" to be let go", func() (string, bool) {
+	waitFor(t, 10*time.Second, dir+" to be unmounted", func() (string, bool) {
 		out, err := exec.Command("umount", dir).CombinedOutput()
 		return string(out), err == nil
 	})
@@ -55,17 +56,17 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// smallBed is a bed of one test beside the shared one, on a small file system of its own.
+// smallBed is an additional bed for one test, on a separate small file system.
 type smallBed struct {
 	*testbed
 	*testing.T
 }
 
-// smallBedDir and a number is the folder of a small bed. A run has the same few numbers as
-// the one before: what a killed run leaves there, the next one finds.
+// smallBedDir plus a number is the directory of a small bed. All runs use the same few
+// numbers, so that the next run finds the directories of a killed run.
 const smallBedDir = bedDir + ".small"
 
-// newSmallBed brings one up until the test is over.
+// newSmallBed starts a small bed until the test ends.
 func newSmallBed(t *testing.T, mebibytes int, mkfs ...string) *smallBed {
 	t.Helper()
 	number := bed.small.Add(1)
@@ -74,9 +75,9 @@ func newSmallBed(t *testing.T, mebibytes int, mkfs ...string) *smallBed {
 	mountDisk(t, dir, mebibytes, mkfs...)
 	t.Cleanup(func() {
 		if err := script("cri-down.sh", dir); err != nil {
-			t.Errorf("taking the small bed in %s down: %v", dir, err)
+			t.Errorf("could not stop the small bed in %s: %v", dir, err)
 		}
-		// Not the lost+found of its disk.
+		// Delete the disk's files, but not its lost+found.
 		command(t, "find", dir, "-xdev", "-mindepth", "1", "-delete")
 	})
 	require.NoError(t, bedUp(dir, "--bridge", fmt.Sprint("kpbedsmall", number), "--cidr", fmt.Sprintf("10.%d.0.0/16", 88+number)))
@@ -86,7 +87,7 @@ func newSmallBed(t *testing.T, mebibytes int, mkfs ...string) *smallBed {
 	return &smallBed{testbed: b, T: t}
 }
 
-// clearSmallBeds takes away what a run that was killed has left.
+// clearSmallBeds removes what a killed run has left.
 func clearSmallBeds() error {
 	dirs, err := filepath.Glob(smallBedDir + "*")
 	for _, dir := range dirs {
@@ -102,14 +103,14 @@ func clearSmallBed(dir string) error {
 		}
 	}
 	err := syscall.Unmount(dir, syscall.MNT_DETACH)
-	// EINVAL is of a folder that is no mount point, ENOENT of one that does not exist.
+	// EINVAL means that the directory is not a mount point, ENOENT that it does not exist.
 	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("unmount %s: %w", dir, err)
 	}
 	return os.RemoveAll(dir)
 }
 
-// addImage makes an image of its own content of so many MiB and imports it.
+// addImage creates an image with unique content of this size and imports it.
 func (b *smallBed) addImage(name string, mebibytes int) {
 	b.Helper()
 	dir := b.TempDir()
@@ -133,7 +134,7 @@ func (b *smallBed) ctrImages(args ...string) {
 	require.NoError(b, err, "ctr images %v: %s", args, out)
 }
 
-// has returns which tags there are.
+// has returns the existing tags.
 func (b *smallBed) has() map[string]bool {
 	b.Helper()
 	list, err := b.images.ListImages(b.Context(), &runtimeapi.ListImagesRequest{})

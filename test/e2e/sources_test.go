@@ -17,15 +17,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// idlePod is a pod that does nothing, with more metadata if given.
+// idlePod returns a pod that does nothing. metadata is optional.
 func idlePod(name, metadata string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + metadata + "}\nspec:\n" +
 		"  terminationGracePeriodSeconds: 1\n" +
 		"  containers: [{name: idle, image: \"kubeparts.test/testserver:1\", args: [sleep, \"3600\"]}]\n"
 }
 
-// requireOps wants the agent to have logged so many operations of each type on the
-// pods of a manifest, one line each.
+// requireOps requires that the agent has logged this number of operations of each type for
+// the pods of a manifest, one line each.
 func (n *node) requireOps(name string, adds, updates, removes int) {
 	n.t.Helper()
 	got := [3]int{}
@@ -36,19 +36,18 @@ func (n *node) requireOps(name string, adds, updates, removes int) {
 			}
 		}
 	}
-	require.Equal(n.t, [3]int{adds, updates, removes}, got, "ADD, UPDATE and REMOVE of %s", name)
+	require.Equal(n.t, [3]int{adds, updates, removes}, got, "number of ADD, UPDATE and REMOVE operations of %s", name)
 }
 
-// requireNoProblemLeft wants every problem to have gone. On a machine that is busy a
-// file may be seen before it is whole, which is a problem for that moment.
+// requireNoProblemLeft requires that every problem is resolved. On a busy machine the agent
+// may read an incomplete file, which is a temporary problem.
 func (n *node) requireNoProblemLeft() {
 	n.t.Helper()
 	resolved := n.output.linesWith("manifest problem resolved")
 	require.Equal(n.t, resolved, n.output.linesWith("could not use a manifest"))
 }
 
-// requireStays wants the pod to be exactly what it was, sandbox and containers, for
-// a while.
+// requireStays requires that the pod's sandbox and containers do not change for a while.
 func requireStays(t *testing.T, pod *corev1.Pod, was string) {
 	t.Helper()
 	stays(t, quiet, "pod "+pod.Name, func() (string, bool) {
@@ -57,7 +56,8 @@ func requireStays(t *testing.T, pod *corev1.Pod, was string) {
 	})
 }
 
-// run waits for the pod of a manifest to run and returns what it consists of.
+// run waits until the pod of a manifest is running and returns it with the description of its
+// sandbox and containers.
 func (n *node) run(name string) (pod *corev1.Pod, was string) {
 	n.t.Helper()
 	pod = n.waitRunning(name)
@@ -66,8 +66,8 @@ func (n *node) run(name string) (pod *corev1.Pod, was string) {
 	return pod, was
 }
 
-// saveLikeVim writes a file as that editor does: a swap file, a test whether it can
-// write, the old file moved away, the new one, and then the rest removed.
+// saveLikeVim writes a file as vim does: it creates a swap file, tests whether it can write,
+// moves the old file away, writes the new file, and removes the other files.
 func (n *node) saveLikeVim(file, text string) {
 	n.t.Helper()
 	in := func(name string) string { return filepath.Join(n.manifests, name) }
@@ -114,7 +114,7 @@ func TestAnEditorsSaveIsOneUpdate(t *testing.T) {
 		if !n.quick(func() { n.saveLikeVim("a.yaml", idlePod("a", uid+", labels: {version: two}")) }) {
 			return false
 		}
-		n.waitPod(startTimeout, "a", "to have its label", func(now *corev1.Pod) bool { return now.Labels["version"] == "two" })
+		n.waitPod(startTimeout, "a", "to have the new label", func(now *corev1.Pod) bool { return now.Labels["version"] == "two" })
 		requireStays(n.t, pod, was)
 		n.requireOps("a", 1, 1, 0)
 		n.requireNoProblemLeft()
@@ -122,8 +122,8 @@ func TestAnEditorsSaveIsOneUpdate(t *testing.T) {
 	})
 }
 
-// inOneGo repeats a test, on another node, until this machine had the time for it:
-// what is away for 50 ms is gone (podsource), whoever was to put it back.
+// inOneGo repeats a test on a new node until this machine was fast enough: podsource treats a
+// file that is missing for 50 ms as removed.
 func inOneGo(t *testing.T, test func(n *node) (done bool)) {
 	t.Helper()
 	for i := range 10 {
@@ -136,13 +136,13 @@ func inOneGo(t *testing.T, test func(n *node) (done bool)) {
 	t.Fatal("this machine was never quick enough")
 }
 
-// quick says whether what was done took less than that.
+// quick reports whether do took less than 40 ms.
 func (n *node) quick(do func()) bool {
 	n.t.Helper()
 	begin := time.Now()
 	do()
 	took := time.Since(begin)
-	n.t.Logf("away for no longer than %v", took.Round(time.Millisecond))
+	n.t.Logf("the file was missing for at most %v", took.Round(time.Millisecond))
 	return took < 40*time.Millisecond
 }
 
@@ -170,7 +170,7 @@ func TestAFolderThatIsAwayEndsNothing(t *testing.T) {
 	pod, was := n.run("a")
 
 	require.NoError(t, os.Rename(n.manifests, n.manifests+".away"))
-	waitFor(t, 10*time.Second, "the problem", func() (string, bool) {
+	waitFor(t, 10*time.Second, "the problem to be reported", func() (string, bool) {
 		return n.output.String(), n.output.linesWith("folder cannot be read") == 1
 	})
 	requireStays(t, pod, was)
@@ -181,16 +181,16 @@ func TestAFolderThatIsAwayEndsNothing(t *testing.T) {
 	require.NoError(t, os.Rename(n.manifests+".next", n.manifests))
 	n.waitRunning("b")
 	requireStays(t, pod, was)
-	n.write("c.yaml", idlePod("c", "")) // the new folder is watched as the old one was
+	n.write("c.yaml", idlePod("c", "")) // the agent must watch the new directory, too
 	begin := time.Now()
-	waitFor(t, 10*time.Second, "c to be asked for", func() (string, bool) {
+	waitFor(t, 10*time.Second, "the agent to read the manifest of c", func() (string, bool) {
 		return n.output.String(), n.output.linesWith("op=ADD pod=default/c-") == 1
 	})
-	t.Logf("manifest written to operation: %v, looked at every %v", time.Since(begin).Round(time.Millisecond), pollPeriod)
+	t.Logf("from the manifest to the operation: %v, polled every %v", time.Since(begin).Round(time.Millisecond), pollPeriod)
 	n.waitRunning("c")
 	n.requireOps("a", 1, 0, 0)
-	require.Equal(t, 1, n.output.linesWith("could not use a manifest"), "it came")
-	require.Equal(t, 1, n.output.linesWith("manifest problem resolved"), "it went")
+	require.Equal(t, 1, n.output.linesWith("could not use a manifest"), "the problem must be logged once")
+	require.Equal(t, 1, n.output.linesWith("manifest problem resolved"), "the resolution must be logged once")
 }
 
 func TestAFolderThatIsRemovedAndMadeAgainEndsNothing(t *testing.T) {
@@ -229,7 +229,7 @@ func TestTwoHundredManifestsAtOnce(t *testing.T) {
 	pod, was := n.run("first")
 	for i := range 200 {
 		text := idlePod(fmt.Sprintf("p%03d", i), "")
-		if i%50 != 0 { // the machine is small: most are refused by the agent
+		if i%50 != 0 { // the agent rejects most pods, because the machine is small
 			text += "  os: {name: windows}\n"
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(n.manifests, fmt.Sprintf("p%03d.yaml", i)), []byte(text), 0o600))
@@ -248,7 +248,7 @@ func TestTwoHundredManifestsAtOnce(t *testing.T) {
 	requireStays(t, pod, was)
 }
 
-// manifestSite serves one text at its URL, or fails as long as there is none.
+// manifestSite serves one text at its URL. It fails while the text is empty.
 type manifestSite struct {
 	*httptest.Server
 	text  atomic.Value
@@ -281,28 +281,28 @@ func TestAServerThatIsDownEndsNothing(t *testing.T) {
 	n.waitRunning("own")
 	n.agent.stop(t)
 
-	// Now it is down from the start, and what runs on the node is all there is to
-	// tell that somebody may want it.
+	// Now the server fails from the start. The agent must keep the pods on the node, because
+	// it does not know whether they are still desired.
 	site.text.Store("")
 	asked := site.asked.Load()
 	n.start("--manifest-url", site.URL)
 	n.waitRunning("own")
-	waitFor(t, 20*time.Second, "the server to be asked again", func() (string, bool) {
+	waitFor(t, 20*time.Second, "the agent to query the server again", func() (string, bool) {
 		return fmt.Sprint(site.asked.Load() - asked), site.asked.Load() > asked+2
 	})
 	requireStays(t, served, was)
 	_, body, err := n.agent.get("/healthz?verbose")
 	require.NoError(t, err)
 	require.Contains(t, body, "503 Service Unavailable")
-	n.remove("own.yaml") // the file's own pods end all the same
+	n.remove("own.yaml") // the agent still terminates pods whose manifest file was removed
 	n.waitGone(20*time.Second, "own")
 	requireStays(t, served, was)
-	require.Equal(t, 1, n.output.linesWith("the server answered 503"), "one line, however often it fails")
+	require.Equal(t, 1, n.output.linesWith("the server answered 503"), "repeated failures must be logged once")
 
 	site.text.Store(idlePod("served", ""))
 	n.waitRunning("served")
 	requireStays(t, served, was)
-	n.requireOps("served", 2, 0, 0) // one in each agent's life
+	n.requireOps("served", 2, 0, 0) // one operation per agent process
 	n.requireOps("own", 2, 0, 1)
 	left := bed.traces(t, served)
 	site.text.Store(`{"apiVersion":"v1","kind":"PodList","items":[]}`)
@@ -319,15 +319,15 @@ func TestTheSamePodFromTwoSourcesRunsOnce(t *testing.T) {
 	pod, was := n.run("a")
 	n.waitRunning("other")
 	site.text.Store(idlePod("a", "") + "---\n" + idlePod("other", ""))
-	waitFor(t, 60*time.Second, "the conflict", func() (string, bool) {
+	waitFor(t, 60*time.Second, "the conflict to be reported", func() (string, bool) {
 		return n.output.String(), n.output.linesWith("nameHolder=file") == 1
 	})
 	requireStays(t, pod, was)
 	n.requireOps("a", 1, 0, 0)
 
-	// The file gives it up: the one ends, then the other begins.
+	// After the manifest file is removed, its pod terminates before the server's pod starts.
 	n.remove("a.yaml")
-	next := n.waitPod(startTimeout, "a", "to be the server's", func(now *corev1.Pod) bool {
+	next := n.waitPod(startTimeout, "a", "to be the pod from the server", func(now *corev1.Pod) bool {
 		return now.UID != pod.UID && running(now)
 	})
 	require.Equal(t, "http", next.Annotations["kubernetes.io/config.source"])

@@ -22,9 +22,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// TestPodStartCostsTheFewestCalls: of each container its image's status, create and
-// start and what its change in the runtime is looked at for; lists don't grow with
-// the containers.
+// TestPodStartCostsTheFewestCalls counts the calls: for each container one ImageStatus,
+// CreateContainer and StartContainer, plus the inspections of its state changes. The number
+// of list calls does not depend on the number of containers.
 func TestPodStartCostsTheFewestCalls(t *testing.T) {
 	n := newNode(t)
 	p := startProxy(t)
@@ -38,7 +38,7 @@ func TestPodStartCostsTheFewestCalls(t *testing.T) {
 		before := p.counts()
 		n.write(name+".yaml", endText(name, 1, "containers: ["+strings.Join(all, ", ")+"]"))
 		n.waitRunning(name)
-		waitFor(t, 10*time.Second, "the calls to end", func() (string, bool) { return "", p.quiet("ContainerStatus") > time.Second })
+		waitFor(t, 10*time.Second, "the agent to make no more calls", func() (string, bool) { return "", p.quiet("ContainerStatus") > time.Second })
 		after := p.counts()
 		for method, count := range before {
 			after[method] -= count
@@ -54,16 +54,16 @@ func TestPodStartCostsTheFewestCalls(t *testing.T) {
 		}
 		require.LessOrEqual(t, calls["ContainerStatus"], 2*containers+2)
 		require.LessOrEqual(t, calls["PodSandboxStatus"], 5)
-		require.LessOrEqual(t, calls["ListContainers"], 12, "they come with time, not with containers")
+		require.LessOrEqual(t, calls["ListContainers"], 12, "the number of list calls must depend on the time, not on the containers")
 	}
 }
 
-// byHand makes pods as the bed's own client does, without an agent, of the very
-// configurations that an agent's library makes: the runtime has the same to do.
+// byHand creates pods with a plain CRI client, without an agent, but with the configurations
+// that an agent's library makes. The runtime therefore has the same work.
 type byHand struct {
 	t *testing.T
-	// agent is nobody's name: an agent would take away what bears its own and no
-	// manifest asks for.
+	// agent is a label value that no agent uses: an agent would remove pods with its own name
+	// and without a manifest.
 	agent, root string
 	image       *runtimeapi.Image
 	resolv      podrunner.ResolvConf
@@ -84,20 +84,21 @@ func newByHand(t *testing.T) *byHand {
 	return h
 }
 
-// clear takes away all that was made, as an agent does.
+// clear removes all created pods, as an agent does.
 func (h *byHand) clear() {
 	if err := errors.Join(bed.removeSandboxes(map[string]string{labelAgent: h.agent}), os.RemoveAll(h.root)); err != nil {
 		h.t.Errorf("removing the pods made by hand: %v", err)
 	}
 }
 
-// handmade is a pod ready to be made.
+// handmade is a prepared pod.
 type handmade struct {
 	sandbox   *runtimeapi.PodSandboxConfig
 	container *runtimeapi.ContainerConfig
 }
 
-// pod prepares one like that of [sleeper], its files included: only the runtime is timed.
+// pod prepares a pod like the pod of [sleeper], including its files, so that only the runtime
+// is measured.
 func (h *byHand) pod(name string) handmade {
 	h.t.Helper()
 	node := podrunner.Node{
@@ -137,7 +138,7 @@ func (p handmade) start(ctx context.Context) error {
 	return err
 }
 
-// one makes a pod and returns how long the runtime took.
+// one creates a pod and returns the duration of the runtime's calls.
 func (h *byHand) one(name string) time.Duration {
 	h.t.Helper()
 	p := h.pod(name)
@@ -146,8 +147,8 @@ func (h *byHand) one(name string) time.Duration {
 	return time.Since(begin)
 }
 
-// many makes pods, so many of them at once, and returns when half of them ran and when
-// all did.
+// many creates pods, at most atOnce concurrently, and returns when half of them and when all
+// of them were running.
 func (h *byHand) many(name string, many, atOnce int) (half, all time.Duration) {
 	h.t.Helper()
 	var pods []handmade
@@ -171,7 +172,7 @@ func (h *byHand) many(name string, many, atOnce int) (half, all time.Duration) {
 	return bed.starts(h.t, h.agent)[many/2].Sub(begin), all
 }
 
-// enough is how long a test that takes turns to measure goes on with them.
+// enough is the time after which a test that alternates measurements stops.
 const enough = 2 * time.Minute
 
 func exists(path string) bool {
@@ -183,7 +184,7 @@ func sleeper(name string) string {
 	return endText(name, 1, fmt.Sprintf("containers: [{name: main, image: %q, args: [sleep, \"3600\"]}]", imageServer))
 }
 
-// starts returns when the containers of an agent started, in order.
+// starts returns the start times of an agent's containers, in order.
 func (b *testbed) starts(t *testing.T, agent string) (times []time.Time) {
 	t.Helper()
 	for _, i := range b.instances(t, map[string]string{labelAgent: agent}) {
@@ -193,8 +194,8 @@ func (b *testbed) starts(t *testing.T, agent string) (times []time.Time) {
 	return times
 }
 
-// started waits until that many of the agent's containers run and returns when they
-// started, in order.
+// started waits until this number of the agent's containers are running and returns their
+// start times, in order.
 func (n *node) started(pods int) []time.Time {
 	n.t.Helper()
 	waitFor(n.t, 3*time.Minute, fmt.Sprintf("%d containers", pods), seldom(500*time.Millisecond, func() (string, bool) {
@@ -207,8 +208,8 @@ func (n *node) started(pods int) []time.Time {
 	return bed.starts(n.t, n.name)
 }
 
-// many makes pods all at once by their manifests, returns when half of them ran and
-// when all did, and takes them away again.
+// many writes the manifests of pods at once, returns when half of them and when all of them
+// were running, and removes them.
 func (n *node) many(name string, many int) (half, all time.Duration) {
 	n.t.Helper()
 	begin := time.Now()
@@ -226,9 +227,10 @@ func (n *node) many(name string, many int) (half, all time.Duration) {
 	return times[many/2].Sub(begin), times[many-1].Sub(begin)
 }
 
-// TestPodStartTakesHardlyLongerThanTheRuntime: manifest written to running, against
-// the runtime's own calls for the same pod. The figure to beat is 1.15 ×. Others use
-// the machine too: what is asserted is looser, what was measured is printed.
+// TestPodStartTakesHardlyLongerThanTheRuntime compares the time from the manifest to a
+// running pod with the runtime's own calls for the same pod. The target is 1.15 ×. Other
+// processes use the machine too, so the test asserts a higher bound and prints the
+// measurements.
 func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
 	n, hand := newNode(t), newByHand(t)
 	n.start()
@@ -250,8 +252,8 @@ func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
 	require.Less(t, started, 2*one+100*time.Millisecond)
 }
 
-// settle waits until the runtime has nothing left to do: it collects what was removed
-// afterwards.
+// settle waits until the runtime is idle, because the runtime deletes removed objects
+// asynchronously.
 func (b *testbed) settle(t *testing.T) {
 	t.Helper()
 	pid, err := b.containerd()
@@ -261,16 +263,16 @@ func (b *testbed) settle(t *testing.T) {
 		now := cpuOf(t, pid)
 		used := now - before
 		before = now
-		return used.String(), used <= 10*time.Millisecond // never the first time
+		return used.String(), used <= 10*time.Millisecond // false at the first call
 	}))
 	if !settled {
-		t.Logf("the runtime was not idle: it used %s in half a second", seen)
+		t.Logf("the runtime is not idle: it used %s of CPU time in half a second", seen)
 	}
 }
 
-// inMemory returns a folder on a tmpfs. To make a file on a disk without a journal costs
-// the more the more files were deleted there within the last minutes (ext4 passes over
-// their inodes), which would be a tenth of all that is measured.
+// inMemory returns a directory on a tmpfs. On a disk without a journal, ext4 skips the inodes
+// of files that were deleted in the last minutes, which makes the creation of files slower.
+// This would be a tenth of the measured time.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -279,16 +281,18 @@ func inMemory(t *testing.T) string {
 	return folder
 }
 
-// TestManyPodsStartAsFastAsByHand: 50 manifests at once, against the same pods made by
-// the bed's client, which starts four at a time, and made all at once. They take turns:
-// how fast a machine is at that changes by a third from minute to minute, more than
-// they differ. Where a turn takes minutes, there are fewer.
+// TestManyPodsStartAsFastAsByHand writes 50 manifests at once, and compares the times with
+// the same pods created by the plain client, four at a time and all at once. The measurements
+// alternate, because the speed of a machine varies by a third from minute to minute, more
+// than the results differ. If one measurement takes minutes, the test makes fewer
+// measurements.
 func TestManyPodsStartAsFastAsByHand(t *testing.T) {
 	memory := inMemory(t)
 	n, hand := newNode(t), newByHand(t)
 	n.root, hand.root = filepath.Join(memory, "agent"), filepath.Join(memory, "hand")
 	n.start()
-	const many, rounds, bedsOwn = 50, 4, 4
+	const many, bedsOwn = 50, 4
+	rounds := part(t, 4)
 	var client, crowd, agent time.Duration
 	for round, began := 0, time.Now(); round < rounds && time.Since(began) < enough; round++ {
 		bed.settle(t)
@@ -299,7 +303,7 @@ func TestManyPodsStartAsFastAsByHand(t *testing.T) {
 		bed.settle(t)
 		halfCrowd, tookCrowd := hand.many(fmt.Sprintf("crowd%d-", round), many, many)
 		hand.clear()
-		t.Logf("%d pods: by the agent %.2f s, half of them %.2f s; by the bed's client, %d at once, %.2f and %.2f s; all at once %.2f and %.2f s",
+		t.Logf("%d pods: by the agent %.2f s, half of them %.2f s; by hand, %d concurrently, %.2f and %.2f s; all concurrently %.2f and %.2f s",
 			many, took.Seconds(), half.Seconds(), bedsOwn, tookClient.Seconds(), halfClient.Seconds(), tookCrowd.Seconds(), halfCrowd.Seconds())
 		client, crowd, agent = client+tookClient, crowd+tookCrowd, agent+took
 	}

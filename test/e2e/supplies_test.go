@@ -17,8 +17,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podText is a pod of one busybox container that runs a script and then sleeps;
-// spec and container are more fields, in JSON.
+// podText returns a pod of one busybox container that runs a script and then sleeps. spec and
+// container are additional fields in JSON.
 func podText(name, spec, container, script string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -30,7 +30,7 @@ spec: {terminationGracePeriodSeconds: 2, %s containers: [{
 `, name, name, spec, container, script+"\necho the end\nexec sleep 3600")
 }
 
-// said waits for the end of the pod's script and returns what it said.
+// said waits for the end of the pod's script and returns its output.
 func (n *node) said(pod *corev1.Pod) string {
 	n.t.Helper()
 	var text string
@@ -48,7 +48,7 @@ func (n *node) said(pod *corev1.Pod) string {
 	return text
 }
 
-// requireSays fails the test for each line that is not said.
+// requireSays fails the test for each line that the output lacks.
 func requireSays(t *testing.T, text string, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
@@ -56,14 +56,14 @@ func requireSays(t *testing.T, text string, lines ...string) {
 	}
 }
 
-// requireNothingLeft waits until the agent's folder holds nothing of any pod, on
-// disk or mounted.
+// requireNothingLeft waits until the agent's directory contains no file and no mount of any
+// pod.
 func (n *node) requireNothingLeft() {
 	n.t.Helper()
 	waitFor(n.t, 20*time.Second, "nothing to be left below "+n.root, func() (string, bool) {
 		var left []string
 		for _, dir := range []string{"pods", "logs/pods"} {
-			entries, _ := os.ReadDir(filepath.Join(n.root, dir)) // it may not have been made
+			entries, _ := os.ReadDir(filepath.Join(n.root, dir)) // the directory may not exist
 			for _, e := range entries {
 				left = append(left, filepath.Join(dir, e.Name()))
 			}
@@ -73,9 +73,9 @@ func (n *node) requireNothingLeft() {
 	})
 }
 
-// mountsBelow returns what is mounted below a folder, the last first.
+// mountsBelow returns the mount points below a directory, the last mounted first.
 func mountsBelow(dir string) (targets []string) {
-	data, _ := os.ReadFile("/proc/self/mountinfo") // which is there
+	data, _ := os.ReadFile("/proc/self/mountinfo") // /proc is always mounted
 	for line := range strings.Lines(string(data)) {
 		if target := strings.Fields(line)[4]; strings.HasPrefix(target, dir+"/") {
 			targets = append([]string{target}, targets...)
@@ -84,7 +84,7 @@ func mountsBelow(dir string) (targets []string) {
 	return targets
 }
 
-// unmountAll takes away what pods that outlive their agent have mounted.
+// unmountAll unmounts the volumes of pods that still run after their agent has stopped.
 func (n *node) unmountAll() {
 	for _, target := range mountsBelow(n.root) {
 		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {
@@ -177,10 +177,10 @@ stat -c 'disk group %g' /disk`))
 	requireSays(t, n.said(pod), "disk written", "memory 1", "host from the host", "host is read-only", "map from the map", "secret hunter2",
 		"secret 440 4321", "secret tmpfs 1", `down app="volumes" 67108864`, "all blue t0k3n "+pod.Name, "disk group 4321")
 
-	// What changes shows, whole.
+	// An update must be visible completely, not in parts.
 	pid := bed.pid(t, bed.instances(t, podLabels(pod))[0].ID)
 	n.write("objects.yaml", strings.NewReplacer("from the map", "another text", "hunter2", "swordfish").Replace(objects))
-	waitFor(t, 10*time.Second, "the new texts", func() (string, bool) {
+	waitFor(t, 10*time.Second, "the files to have the new contents", func() (string, bool) {
 		text, err1 := os.ReadFile(fmt.Sprintf("/proc/%d/root/map/sub/f", pid))
 		secret, err2 := os.ReadFile(fmt.Sprintf("/proc/%d/root/secret/password", pid))
 		return fmt.Sprint(string(text), string(secret), err1, err2), string(text) == "another text" && string(secret) == "swordfish"
@@ -190,7 +190,7 @@ stat -c 'disk group %g' /disk`))
 	n.remove("volumes.yaml")
 	bed.requireGone(t, was)
 	n.requireNothingLeft()
-	require.FileExists(t, host+"/greeting", "it is the host's")
+	require.FileExists(t, host+"/greeting", "the file must exist on the host")
 }
 
 func TestImageVolume(t *testing.T) {
@@ -208,7 +208,8 @@ func TestImageVolume(t *testing.T) {
 	n.requireNothingLeft()
 }
 
-// TestPodWaitsForItsSecret and says so, and starts once it is there.
+// TestPodWaitsForItsSecret checks that the pod reports the missing Secret, and starts once
+// the Secret exists.
 func TestPodWaitsForItsSecret(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -223,10 +224,10 @@ func TestPodWaitsForItsSecret(t *testing.T) {
 		return false
 	})
 	require.Equal(t, corev1.PodPending, pod.Status.Phase)
-	waitFor(t, 5*time.Second, "the event", func() (string, bool) { return n.output.String(), n.output.linesWith("FailedMount") > 0 })
+	waitFor(t, 5*time.Second, "the event FailedMount", func() (string, bool) { return n.output.String(), n.output.linesWith("FailedMount") > 0 })
 	sandboxes, err := bed.sandboxes(podLabels(pod))
 	require.NoError(t, err)
-	require.Empty(t, sandboxes, "nothing was made for it")
+	require.Empty(t, sandboxes, "no sandbox may be created while the Secret is missing")
 	n.write("objects.yaml", objects)
 	requireSays(t, n.said(n.waitRunning("late")), "hunter2")
 }
@@ -340,7 +341,7 @@ func TestPrivateImageNeedsItsSecret(t *testing.T) {
 	n.write("wrong.yaml", pod("wrong", "imagePullSecrets: [{name: wrong}],"))
 	n.start()
 	for _, name := range []string{"without", "wrong"} {
-		n.waitPod(startTimeout, name, "to be refused its image", func(p *corev1.Pod) bool {
+		n.waitPod(startTimeout, name, "to wait with ErrImagePull or ImagePullBackOff", func(p *corev1.Pod) bool {
 			w := firstStatus(p).State.Waiting
 			return w != nil && (w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff") && strings.Contains(strings.ToLower(w.Message), "authoriz")
 		})

@@ -12,16 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pollPeriod is how often a condition is looked at. It is the precision of what
-// the tests measure by looking.
+// pollPeriod is how often a condition is polled. It is the precision of measurements by
+// polling.
 const pollPeriod = 50 * time.Millisecond
 
-// condition looks once. It returns what it saw, for the report, and whether that
-// is what is waited for.
+// condition checks once. It returns the observation, for the report, and whether the
+// condition is true.
 type condition func() (seen string, ok bool)
 
-// poll looks until cond is satisfied or the time is over, at once and at least
-// once. It returns what was seen last.
+// poll calls cond until it is true or the timeout has elapsed, at least once. It returns the
+// last observation.
 func poll(timeout time.Duration, cond condition) (seen string, ok bool) {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
@@ -33,14 +33,14 @@ func poll(timeout time.Duration, cond condition) (seen string, ok bool) {
 		}
 		select {
 		case <-deadline.C:
-			return cond() // a look may take long: what has become true meanwhile counts
+			return cond() // the previous call may have been slow: the condition may have become true meanwhile
 		case <-tick.C:
 		}
 	}
 }
 
-// seldom looks only once in that time, at something that is busy, and takes what it
-// saw for what there is until then.
+// seldom returns a condition that calls cond at most once in every period, and returns the
+// last result in between. It is for a server that polling would slow down.
 func seldom(every time.Duration, cond condition) condition {
 	var at time.Time
 	var seen string
@@ -54,11 +54,11 @@ func seldom(every time.Duration, cond condition) condition {
 	}
 }
 
-// reasons say what the failed tests waited for, by their names. They are repeated after
-// the output of the agent, of which a report may show the end only.
+// reasons is what failed tests waited for, by test name. The reasons are repeated at the end
+// of the output, because a report may show only the end of the output.
 var reasons sync.Map
 
-// waitFor fails the test unless cond is satisfied in time.
+// waitFor fails the test unless cond becomes true in time.
 func waitFor(t *testing.T, timeout time.Duration, what string, cond condition) {
 	t.Helper()
 	if seen, ok := poll(timeout, cond); !ok {
@@ -68,8 +68,8 @@ func waitFor(t *testing.T, timeout time.Duration, what string, cond condition) {
 	}
 }
 
-// stays fails the test as soon as cond is not satisfied, for as long as d. It is
-// for what must not happen: there is no event to wait for.
+// stays fails the test as soon as cond is false, during d. It is for events that must not
+// happen.
 func stays(t *testing.T, d time.Duration, what string, cond condition) {
 	t.Helper()
 	seen, changed := poll(d, func() (string, bool) {
@@ -77,12 +77,12 @@ func stays(t *testing.T, d time.Duration, what string, cond condition) {
 		return seen, !ok
 	})
 	if changed {
-		t.Fatalf("did not stay so: %s; seen: %s", what, seen)
+		t.Fatalf("did not stay true: %s; observed: %s", what, seen)
 	}
 }
 
-// stalls adds up for how long this machine left the test without a processor, from now
-// on: a bound is one for a machine that goes on.
+// stalls returns a function that reports how long this machine has left the test without a
+// CPU since the call. Tests subtract this time before they check a time limit.
 func stalls(t *testing.T) (total func() time.Duration) {
 	t.Helper()
 	const period, stall = 20 * time.Millisecond, 100 * time.Millisecond
@@ -111,7 +111,7 @@ func stalls(t *testing.T) (total func() time.Duration) {
 	return func() time.Duration { return time.Duration(sum.Load()) }
 }
 
-// firstStatus is the status of the pod's first container, empty as long as it has none.
+// firstStatus returns the status of the pod's first container, or an empty status.
 func firstStatus(pod *corev1.Pod) corev1.ContainerStatus {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		return corev1.ContainerStatus{}

@@ -115,7 +115,8 @@ func startAgent(binary, addr string, out *output, args ...string) (*agent, error
 	return a, nil
 }
 
-// ended reports whether the process has ended, within a time.
+// ended reports whether the process has ended. It waits for the end for at most the given
+// time.
 func (a *agent) ended(within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -124,7 +125,7 @@ func (a *agent) ended(within time.Duration) bool {
 		return true
 	case <-timer.C:
 	}
-	select { // both may have come while this test had no processor
+	select { // the process may have exited too while this test had no CPU
 	case <-a.exited:
 		return true
 	default:

@@ -1,8 +1,8 @@
 // Package hostile attacks the example agent: its runtime returns wrong responses, fails and
 // hangs, its manifests are invalid, its probes and hooks connect to misbehaving servers,
 // its pods are killed, and the agent itself is killed again and again. During an attack no
-// pod or container may run twice and no object of another client may change. After it the
-// agent must recover completely.
+// pod or container may run twice and no object of another client may change. After the
+// attack the agent must recover completely.
 //
 // # Running it
 //
@@ -28,28 +28,39 @@
 // or the runtime are killed too. After each phase the attack ends, and the well-formed pods
 // must run again.
 //
-// An attacked call fails, with each error code in turn, before or after the runtime has
-// executed it; or it hangs until the caller gives up or the phase is over; or its response
-// is delayed; or fields of the response are cleared, repeated, swapped or set to extreme
-// values; or bytes of the response are changed. Lists may also ignore their filter or
-// contain pods that do not exist. False events are sent between the true ones, as fast as
-// the agent reads.
+// The proxy attacks a call in one of these ways:
+//
+//   - The call fails before or after the runtime has executed it, with each error code in turn.
+//   - The call hangs until the caller gives up or the phase is over.
+//   - The response is delayed.
+//   - Fields of the response are cleared, repeated, swapped or set to extreme values.
+//   - Bytes of the response are changed.
+//
+// Lists may also ignore their filter or contain pods that do not exist. The proxy sends false
+// events between the true events, as fast as the agent reads.
 //
 // # What is required
 //
-// Always: the agent does not exit by itself, except at its start if the runtime does not
-// respond, and prints no race; /livez responds in time; memory, file descriptors and
-// goroutines stay below limits; after SIGTERM it exits in time with code 0; it changes no
-// sandbox or container of another client, and sends no call that would change one. When an
-// attack is over, each well-formed pod has one ready sandbox and its containers, and no
-// object exists twice. When all manifests are removed, no object of the agent is left.
+// Always:
 //
-// Every 70 ms, directly at the node: no pod UID has two ready sandboxes, and no container
-// of a pod runs twice. This is not required from the beginning of a phase with wrong
-// responses until the agent has recovered from it, because an agent knows the existing
-// objects only from responses and must create what the runtime reports as missing. It is
-// required during failures, hangs, delayed and lost responses, false events and kills, and
-// with pods of other clients in a list, which the agent can recognise by their labels.
-// After a phase with wrong responses the manifests of the well-formed pods are written with
-// new content, because a pod that was reported as finished is not started again.
+//   - The agent does not exit by itself, except at its start if the runtime does not respond.
+//   - The agent reports no data race.
+//   - /livez responds in time.
+//   - Memory, file descriptors and goroutines stay below limits.
+//   - After SIGTERM, the agent exits in time with code 0.
+//   - The agent changes no sandbox or container of another client, and sends no call that
+//     would change such an object.
+//
+// When an attack is over, each well-formed pod has one ready sandbox and its containers, and
+// no object exists twice. When all manifests are removed, no object of the agent is left.
+//
+// Every 70 ms, the monitor checks the node itself: no pod UID has two ready sandboxes, and
+// no container of a pod runs twice. This is not required from the beginning of a phase with wrong
+// responses until the agent has recovered from that phase, because an agent knows the
+// existing objects only from responses and must create what the runtime reports as missing.
+// It is required during failures, hangs, delayed and lost responses, false events and
+// kills, and with pods of other clients in a list, which the agent can recognise by their
+// labels. After a phase with wrong responses the manifests of the well-formed pods are
+// written with new content, because a pod that was reported as finished is not started
+// again.
 package hostile

@@ -16,7 +16,8 @@ import (
 const (
 	// madeUp is the prefix of the ids of pods that do not exist.
 	madeUp = "made-up-"
-	// longText is the length of a long string: more than any field of a kernel or a label holds.
+	// longText is the length of a long string: longer than any field of the kernel and any
+	// label.
 	longText = 70_000
 	// manyEntries is the maximum number of copies of a list entry.
 	manyEntries = 300
@@ -78,7 +79,7 @@ func lie(rng *rand.Rand, m protoreflect.Message) {
 		case s.field.IsList():
 			lieList(rng, s)
 		case s.field.Message() != nil:
-			s.m.Set(s.field, s.m.NewField(s.field)) // there, and empty
+			s.m.Set(s.field, s.m.NewField(s.field)) // set, but empty
 		default:
 			s.m.Set(s.field, scalar(rng, s.field))
 		}
@@ -182,7 +183,8 @@ func spoil(rng *rand.Rand, data []byte) []byte {
 	}
 }
 
-// clearFilter removes the filter of a list request, so that it returns all objects.
+// clearFilter removes the filter of a list request, so that the runtime returns all
+// objects.
 func clearFilter(in proto.Message) {
 	m := in.ProtoReflect()
 	if f := m.Descriptor().Fields().ByName("filter"); f != nil {
@@ -190,7 +192,7 @@ func clearFilter(in proto.Message) {
 	}
 }
 
-// addForeign adds pods to a list that do not exist and do not have this agent's label.
+// addForeign adds pods that do not exist, and do not have this agent's label, to a list.
 func addForeign(out proto.Message) {
 	const pods = 20
 	for i := range pods {

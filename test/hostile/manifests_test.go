@@ -64,7 +64,7 @@ type manifest struct {
 const kindsThatLive = 5
 
 // hostileManifests returns one manifest of each kind. many is the number of containers,
-// ports and so on of the largest.
+// ports and so on of the largest manifest.
 func hostileManifests(many int) []manifest {
 	list := func(n int, format string) string {
 		var b strings.Builder

@@ -34,7 +34,7 @@ const (
 // attack defines how the proxy disturbs the calls of a phase. Each share is the probability
 // of the fault for a call; a call gets at most one of these faults.
 type attack struct {
-	fail    float64 // the call fails, before or after the runtime has done it
+	fail    float64 // the call fails, before or after the runtime has executed it
 	hang    float64 // the call blocks until the caller gives up or the attack is over
 	late    float64 // the runtime executes the call at once, but the response is delayed by up to maxLate
 	lie     float64 // fields of the response are changed
@@ -55,7 +55,7 @@ type tried struct {
 }
 
 // proxy is a CRI server between the agent and the node. It forwards every method of every
-// service, and treats only lists and streams by name.
+// service, and handles only lists and streams specially, by their names.
 type proxy struct {
 	conn *grpc.ClientConn
 
@@ -312,8 +312,8 @@ func (p *proxy) forwardEvent(stream grpc.ServerStream, e proto.Message) error {
 }
 
 // falseEvent returns the next event of a flood: an old event, an event with changed fields,
-// or an event of a pod that does not exist. Without a flood it returns nil, until wake is
-// closed.
+// or an event of a pod that does not exist. Without a flood, it returns nil and a channel
+// that is closed when the attack changes.
 func (p *proxy) falseEvent() (_ proto.Message, wake chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -287,7 +287,7 @@ func (r *run) restart(gently bool) error {
 func (r *run) term() {
 	r.terms++
 	begin, stalled := time.Now(), r.stalls()
-	// A process that has just started has only the default handler for SIGTERM.
+	// Wait for the first response: before the agent installs its handler, SIGTERM kills it.
 	begun := r.alive(r.limits.begin)
 	_ = r.agent.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has exited, which is checked below
 	for !r.agent.ended(100 * time.Millisecond) {

@@ -204,7 +204,7 @@ func TestWaits_CountTheTimeWithoutAProcessor(t *testing.T) {
 }
 
 // TestRevive_KnowsTheMessageOfARefusedStart fails when the agent changes the message that
-// revive looks for. The attacks meet a refused start in few runs.
+// revive looks for. Few runs of the attacks contain a refused start.
 func TestRevive_KnowsTheMessageOfARefusedStart(t *testing.T) {
 	binary, err := buildAgent(t.TempDir())
 	require.NoError(t, err)

@@ -138,7 +138,7 @@ func (l *badListener) Accept() (net.Conn, error) {
 		l.s.wg.Go(func() {
 			defer context.AfterFunc(l.s.ctx, func() { c.Close() })()
 			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(serverTime)) // an error shows at once in what follows
+			_ = c.SetDeadline(time.Now().Add(serverTime)) // if this fails, serve fails too
 			_ = l.bad.serve(c)                            // the client has gone away
 		})
 	}
@@ -200,7 +200,7 @@ func repeat(c net.Conn, first, again string) error {
 	return nil
 }
 
-// bomb sends a few bytes that decompress to many.
+// bomb sends a few bytes that decompress to many bytes.
 func bomb(c net.Conn, header string) error {
 	readRequest(c)
 	var b bytes.Buffer

@@ -1,7 +1,7 @@
-// Nodecost measures the CPU, memory and CRI calls of the example agent. It runs the agent's
-// program in several scenarios: idle pods, pods with probes, and pods that are replaced.
-// The runtime is in memory; another process serves it on a unix socket. `make bench-node`
-// runs it.
+// Nodecost measures the CPU, memory and CRI calls of the example agent. It runs the agent
+// in several scenarios: idle pods, pods with probes, and pods that are replaced. The
+// container runtime is a fake (package fakecri). Nodecost starts it in a second process,
+// which serves the CRI on a unix socket. `make bench-node` runs Nodecost.
 //
 // With two programs, such as the agent before and after a change, the runs alternate.
 // Changes of the machine's speed then affect both programs equally:
@@ -79,7 +79,7 @@ func do(ctx context.Context, args []string) error {
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("nodecost", flag.ContinueOnError)
-	flags.Func("agent", "NAME=FILE, a program to measure; may be repeated (default: minimal-agent, built from this folder)", func(s string) error {
+	flags.Func("agent", "NAME=FILE, a program to measure; may be repeated (default: minimal-agent, built from ./examples/minimal-agent)", func(s string) error {
 		name, path, ok := strings.Cut(s, "=")
 		if !ok || name == "" || path == "" {
 			return errors.New("want NAME=FILE")
@@ -90,7 +90,7 @@ func parse(args []string) (options, error) {
 	pods := flags.String("pods", "110,500", "numbers of pods, separated by commas")
 	only := flags.String("run", "", "regular expression for the scenarios to run, such as churn/")
 	flags.DurationVar(&o.length, "for", time.Minute, "how long each scenario is measured")
-	flags.IntVar(&o.rounds, "rounds", 1, "how often each scenario is run with each program")
+	flags.IntVar(&o.rounds, "rounds", 1, "number of runs of each scenario with each program")
 	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU and allocation profiles of each run; profiling itself uses CPU time")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -111,7 +111,7 @@ func parse(args []string) (options, error) {
 		errs = append(errs, fmt.Errorf("-run: %w", err))
 	}
 	if o.length < time.Second || o.rounds < 1 || flags.NArg() > 0 {
-		errs = append(errs, errors.New("want -for of a second or more, -rounds of one or more, and no arguments"))
+		errs = append(errs, errors.New("want -for of at least 1s, -rounds of at least 1, and no arguments after the flags"))
 	}
 	return o, errors.Join(errs...)
 }

@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 	require.Equal(t, 5, o.rounds)
 
 	_, err = parse([]string{"-pods", "0,x", "-run", "(", "-rounds", "0"})
-	for _, want := range []string{`-pods: "0": want 1 to 1000`, `-pods: "x"`, "-run: error parsing regexp", "-rounds of one or more"} {
+	for _, want := range []string{`-pods: "0": want 1 to 1000`, `-pods: "x"`, "-run: error parsing regexp", "-rounds of at least 1"} {
 		require.ErrorContains(t, err, want)
 	}
 }

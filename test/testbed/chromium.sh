@@ -1,6 +1,6 @@
 #!/bin/bash
-# chromium.sh prints the path of a Chromium, which it installs if there is none: Debian's
-# package, which takes root. For the test of the status page.
+# Prints the path of a Chromium, for the test of the status page. If no Chromium is
+# installed, installs Debian's package, which needs root.
 set -euo pipefail
 
 for name in "${CHROMIUM:-chromium}" chromium-browser google-chrome; do
@@ -8,6 +8,6 @@ for name in "${CHROMIUM:-chromium}" chromium-browser google-chrome; do
 done
 install=(apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core)
 export DEBIAN_FRONTEND=noninteractive
-# The lists of packages may be old, or not there.
+# The package lists may be old or missing.
 "${install[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${install[@]}"; } >&2
 command -v chromium

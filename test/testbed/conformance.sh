@@ -1,11 +1,10 @@
 #!/bin/bash
-# Runs make conformance-cri on a bed of its own, which it takes down again, whatever
-# became of the checks.
+# Runs make conformance-cri on a separate bed, and removes the bed, even if checks fail.
 #
 #   conformance.sh 2.4|1.7|1.6      the version of containerd
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-dir=/tmp/kpbed-conf # always the same: what a killed run left is taken away by the next
+dir=/tmp/kpbed-conf # always the same, so that the next run removes what a killed run has left
 
 "$here/cri-down.sh" --purge "$dir"
 trap '"$here/cri-down.sh" --purge "$dir"' EXIT

@@ -1,27 +1,27 @@
 #!/bin/bash
-# Takes down a bed of cri-up.sh: its pods, containerd, shims, registry, mounts,
-# network namespaces, bridge and cgroups. Touches nothing that is not the bed's,
-# and ends processes by their number. Safe to run again, and after a crash of any
-# part at any point.
+# Stops and removes a bed of cri-up.sh: its pods, containerd, shims, registry, mounts,
+# network namespaces, bridge and cgroups. Changes nothing that does not belong to the
+# bed, and kills processes by their ID. Can be run again, and after a crash of any
+# part at any time.
 #
 #   cri-down.sh [--purge] DIR
 #
-# --purge also removes DIR, and what beds share, as far as it is not in use: the cgroups of
-# pods, and the chains of host ports. Another bed needs these while it starts pods, so the
-# last bed of a machine is the one to purge.
+# --purge also removes DIR, and what beds share if it is not in use: the cgroups of pods,
+# and the chains of host ports. Another bed needs these while it starts pods, so purge only
+# the last bed of a machine.
 #
-# Pods get KPBED_GRACE seconds (default 20) for the regular way; what is left then
-# is killed. Without --purge the next cri-up.sh is a reboot of the node: pods come
-# back as SANDBOX_NOTREADY, containers as EXITED with exit code 255.
+# The script stops and removes pods over CRI for KPBED_GRACE seconds (default 20), and then
+# kills the remaining processes. Without --purge, the next cri-up.sh is like a reboot of the
+# node: pods are SANDBOX_NOTREADY, and containers are EXITED with exit code 255.
 set -uo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# finish PID ends a process: TERM, then KILL after 5 s.
+# finish PID stops a process: SIGTERM, then SIGKILL after 5 s.
 finish() {
 	kill "$1" 2>/dev/null
 	for _ in $(seq 50); do
-		grep -qs . "/proc/$1/cmdline" || return 0 # gone, or a zombie
+		grep -qs . "/proc/$1/cmdline" || return 0 # exited, or a zombie
 		sleep 0.1
 	done
 	kill -9 "$1" 2>/dev/null
@@ -37,10 +37,10 @@ shims() {
 	done
 }
 
-# stop_processes ends containerd and the registry, and then whatever containers
-# are left: the first process of each is a child of its shim, and takes the others
-# of its pid namespace with it. Containers are in cgroups and sessions of their
-# own, so nothing else would end them.
+# stop_processes stops containerd and the registry, and then kills the remaining
+# containers. The first process of a container is a child of its shim; when it is
+# killed, the kernel kills the other processes of its PID namespace. Containers have
+# their own cgroups and sessions, so nothing else would kill them.
 stop_processes() {
 	local pid shims children
 	if pid=$(ours "$DIR/containerd.pid" "$DIR/config.toml"); then
@@ -57,8 +57,8 @@ stop_processes() {
 	done
 }
 
-# shim_sockets removes those that killed shims of containerd 1.x left in the folder that all
-# containerds share. A name there is a hash of the shim's first id.
+# shim_sockets removes the sockets that killed shims of containerd 1.x left in the folder that
+# all containerds share. The name of a socket is a hash of the shim's first ID.
 shim_sockets() {
 	local id
 	[ -n "$(ls /run/containerd/s 2>/dev/null)" ] || return 0
@@ -72,15 +72,17 @@ shim_sockets() {
 
 mounts() { awk -v dir="$DIR/" 'index($5, dir) == 1 {print $5}' /proc/self/mountinfo | sort -r; }
 
-# unmount goes deepest first, and again for mounts stacked on one place. Pod
-# network namespaces are mounts, and their veth pairs go with them.
+# unmount unmounts the deepest mounts first, three times because several mounts can be
+# stacked on one path. Network namespaces of pods are mounts too; with a namespace, the
+# kernel deletes its veth pair.
 unmount() { for _ in 1 2 3; do mounts | xargs -r umount -l 2>/dev/null; done; }
 
 nat() { iptables -w -t nat "$@" 2>/dev/null; }
 
-# host_ports takes away what the portmap plugin has left: the rules of pods that
-# went without it, which name the bed's network, and, with --purge, the chains of all
-# networks if no other uses them and the bed did not find them.
+# host_ports removes what the portmap plugin has left: the rules of pods that were removed
+# without the plugin, which contain the name of the bed's network. With --purge, it also
+# removes the chains of all networks, if no other network uses them and they did not exist
+# before the bed.
 host_ports() {
 	local rule words chain
 	[ -e "$DIR/chains" ] && nat -S >/dev/null || return 0
@@ -103,17 +105,17 @@ network() {
 	host_ports
 	ip link del "$BRIDGE" 2>/dev/null
 	ip route del unreachable "$CIDR" metric 4000000 2>/dev/null
-	# Not while another bridge may need it.
+	# Restore ip_forward, unless another bridge may need it.
 	if [ -s "$DIR/ip_forward" ] && [ -z "$(ip -o link show type bridge)" ]; then
 		cat "$DIR/ip_forward" >/proc/sys/net/ipv4/ip_forward
 	fi
 	find /var/lib/cni/results -maxdepth 1 -name "$NET-*" -delete 2>/dev/null
-	# containerd 1.x leaves one of each pod's loopback.
+	# containerd 1.x leaves a result file of each pod's loopback interface.
 	grep -lFs "\"sandbox\":\"$DIR/" /var/lib/cni/results/cni-loopback-* | xargs -r rm -f
 }
 
-# cgroups removes the empty cgroups of the bed and of its tests: rmdir cannot remove one
-# that is in use. /k8s.io is where containerd puts pods that name no parent.
+# cgroups removes the empty cgroups of the bed and of its tests: rmdir cannot remove a cgroup
+# that is in use. /k8s.io is the parent of pods whose config names no parent cgroup.
 cgroups() {
 	local parent
 	for parent in /sys/fs/cgroup/{kpbed*,k8s.io} /sys/fs/cgroup/*/{kpbed*,k8s.io}; do

@@ -1,16 +1,16 @@
 #!/bin/bash
-# Brings up a real CRI runtime (containerd, runc, a CNI bridge) with a directory,
-# socket, pod network, images and registry of its own. Needs root, Debian's
-# packages, Go and the Go module proxy; no container engine and no image from
-# outside. Safe to run again: a bed that is up is left as it is, and one whose
-# containerd has died gets it back over the same state, pods included.
+# Starts a real CRI runtime (containerd, runc, a CNI bridge) with its own directory,
+# socket, pod network, images and registry. Needs root, Debian's packages, Go and the
+# Go module proxy, but no container engine and no external image. Can be run again: it
+# does not change a bed that is running. If only containerd has exited, it starts
+# containerd again with the same state, including the pods.
 #
 #   cri-up.sh [--dir DIR] [--containerd 2.4|1.7|1.6] [--bridge kpbed0] [--cidr 10.88.0.0/16]
 #             [--snapshotter overlayfs|native] [--cache DIR] [--prepare]
 #
-# Two beds at a time need different bridges and ranges. A bed keeps its containerd, bridge
-# and range. --prepare only fills the cache. Prints NAME=VALUE lines, among them CRI_SOCKET;
-# they are in DIR/env too. Take the bed down with cri-down.sh DIR.
+# Two concurrent beds need different bridges and ranges. A bed keeps its containerd, bridge
+# and range. --prepare only fills the cache. Prints NAME=VALUE lines, among them CRI_SOCKET,
+# which are also in DIR/env. cri-down.sh DIR removes the bed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -52,7 +52,7 @@ options() {
 	command -v go >/dev/null || { say "needs go in PATH" && exit 1; }
 }
 
-# packages installs those of Debian's packages that are missing.
+# packages installs the Debian packages that are missing.
 packages() {
 	local p missing=()
 	for p in busybox-static containernetworking-plugins gcc iproute2 iptables libc6-dev libseccomp-dev pkgconf procps runc; do
@@ -62,7 +62,7 @@ packages() {
 	say "installing ${missing[*]}"
 	export DEBIAN_FRONTEND=noninteractive
 	local install=(apt-get install -y -qq --no-install-recommends "${missing[@]}")
-	# The package lists may be old or absent: a second try after an update.
+	# The package lists may be old or missing, so update them and try again after a failure.
 	"${install[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${install[@]}" >/dev/null; }
 }
 
@@ -96,8 +96,8 @@ get_containerd() {
 	mv "$new" "$CBIN"
 }
 
-# programs fills the cache: containerd, once a version, a runc that knows more
-# than Debian's, and the bed's own programs and images, once a change of them.
+# programs fills the cache: each version of containerd once, a runc with more features
+# than Debian's, and the bed's own programs and images after each change of them.
 programs() {
 	export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
 	if [ ! -x "$CBIN/ctr" ]; then
@@ -122,18 +122,18 @@ programs() {
 	fi
 }
 
-# directory makes DIR and records first of all what cri-down.sh must know, so
-# that a crash at any later point can be cleaned up after.
+# directory creates DIR, and first records what cri-down.sh needs, so that cri-down.sh can
+# clean up after a crash at any later time.
 directory() {
 	if [ -z "$DIR" ] || [ ! -e "$DIR/bed" ]; then
 		! ip link show "$BRIDGE" >/dev/null 2>&1 ||
-			{ say "bridge $BRIDGE is there already: another bed's? Give --bridge and --cidr" && exit 1; }
+			{ say "bridge $BRIDGE already exists, perhaps of another bed; set --bridge and --cidr" && exit 1; }
 	fi
 	[ -n "$DIR" ] || DIR=$(mktemp -d /tmp/kpbed.XXXXXX)
 	mkdir -p "$DIR"
 	DIR=$(cd "$DIR" && pwd -P)
-	# A unix socket's path has at most 107 bytes, and that of a shim is DIR/s/
-	# and 64 digits.
+	# The path of a unix socket has at most 107 bytes. The socket of a shim is
+	# DIR/s/ and 64 digits.
 	[ ${#DIR} -le 36 ] || { say "longer than 36 characters: $DIR" && exit 1; }
 	SOCK=$DIR/containerd.sock
 	if [ ! -e "$DIR/bed" ]; then
@@ -142,26 +142,26 @@ directory() {
 		NET=kpbed-$(printf %s "$DIR" | sha256sum | cut -c1-8)
 		printf '%s=%q\n' CONTAINERD "$CONTAINERD" BRIDGE "$BRIDGE" CIDR "$CIDR" NET "$NET" BED "$BED" >"$DIR/bed"
 	fi
-	# A bed keeps the network and the programs that it began with.
+	# A bed keeps its first network and its first programs.
 	# shellcheck source=/dev/null
 	. "$DIR/bed"
-	chmod 711 "$DIR" # containers of any user pass through it
+	chmod 711 "$DIR" # so that containers of any user can traverse it
 	mkdir -p "$DIR"/{root,state,opt,nri,s,log,cni/net.d,cni/ipam,certs.d/_default}
 }
 
 up() { ours "$DIR/containerd.pid" "$DIR/config.toml" >/dev/null && [ -e "$DIR/env" ] && timeout 10 "$BED/bin/criprobe" -e "$SOCK" wait; }
 
-# configuration writes what containerd reads. Why the less usual settings:
-# - version 3 is read by every containerd 2.x, version 2 by 1.6 and 1.7; imports = []
-#   keeps it from reading files outside of DIR.
-# - restrict_oom_score_adj: root may lack CAP_SYS_RESOURCE, as in a container, and
-#   then lowering oom_score_adj is refused, which sandboxes ask for (-998): every
-#   RunPodSandbox would fail with "can't get final child's PID from pipe: EOF".
-#   With it containerd clamps negative values to its own.
-# - netns_mounts_under_state_dir, shim socket_dir and runc's Root are shared by
-#   all containerds of a machine otherwise. 1.x has no socket_dir: cri-down.sh removes
-#   the sockets.
-# - stats_collect_period: seconds; the default of 10 is long for a test.
+# configuration writes the configuration of containerd. The reasons for unusual settings:
+# - Every containerd 2.x reads version 3, and 1.6 and 1.7 read version 2. With
+#   imports = [], containerd reads no files outside of DIR.
+# - restrict_oom_score_adj: root may lack CAP_SYS_RESOURCE, as in a container. The kernel
+#   then does not permit lowering oom_score_adj, and sandboxes request -998: every
+#   RunPodSandbox would fail with "can't get final child's PID from pipe: EOF". With this
+#   setting, containerd raises lower values to its own value.
+# - netns_mounts_under_state_dir, shim socket_dir and runc's Root: by default, all
+#   containerds of a machine share these folders. 1.x has no socket_dir: cri-down.sh
+#   removes the sockets.
+# - stats_collect_period: in seconds; the default of 10 is long for a test.
 configuration() {
 	if [ "$CONTAINERD" = 2.4 ]; then
 		common 3
@@ -255,10 +255,10 @@ C
 }
 
 cni() {
-	# Debian's plugins are of 1.1 and know no later cniVersion. No masquerading
-	# and no default route: pods reach each other and the host, nothing else. The
-	# host's addresses have routes of their own: who calls a host port comes from
-	# one of them.
+	# Debian's plugins are of version 1.1 and do not support a later cniVersion. Without
+	# masquerading and a default route, pods reach only each other and the host. Each
+	# address of the host has a route, because it is the source address of a client of a
+	# host port.
 	local routes
 	routes=$(ip -4 -o addr show scope global | awk '{sub("/.*", "", $4); printf "%s{\"dst\": \"%s/32\"}", sep, $4; sep = ", "}')
 	cat >"$DIR/cni/net.d/10-kpbed.conflist" <<C
@@ -275,18 +275,18 @@ C
 }
 
 network() {
-	# The bridge plugin turns forwarding on; cri-down.sh puts the old value back.
+	# The bridge plugin enables forwarding; cri-down.sh restores the old value.
 	[ -e "$DIR/ip_forward" ] || cat /proc/sys/net/ipv4/ip_forward >"$DIR/ip_forward"
-	# Nor does the portmap plugin take away the chains that all networks share.
+	# The portmap plugin does not remove the chains that all networks share.
 	[ -e "$DIR/chains" ] || { iptables -w -t nat -S 2>/dev/null | grep -- '^-N CNI-HOSTPORT-' >"$DIR/chains" || true; }
-	# Keeps packets for a pod that is gone from leaving by the default route when
-	# the bridge is gone too.
+	# Without this route, packets for a removed pod would leave by the default route when
+	# the bridge was removed too.
 	ip route replace unreachable "$CIDR" metric 4000000
 }
 
 start_containerd() {
 	rm -f "$SOCK" "$SOCK.ttrpc"
-	# The shim is looked up in PATH. setsid: it shall outlive our terminal.
+	# containerd finds the shim in PATH. With setsid, containerd survives our terminal.
 	PATH=$CBIN:$PATH setsid "$CBIN/containerd" -c "$DIR/config.toml" </dev/null >>"$DIR/log/containerd.log" 2>&1 &
 	echo $! >"$DIR/containerd.pid"
 	"$BED/bin/criprobe" -e "$SOCK" wait || { tail -20 "$DIR/log/containerd.log" >&2 && exit 1; }
@@ -302,9 +302,9 @@ import_images() {
 	touch "$DIR/imported"
 }
 
-# registry serves all images, and those of images/pull only there. Every pull,
-# whatever host its reference names, goes to it: containerd sends a pull for
-# an unknown host to the server of _default. So nobody outside is ever asked.
+# registry serves all images; the images in images/pull are only in the registry.
+# Containerd sends every pull to this registry, because it sends a pull from an unknown
+# host to the server of _default. So no pull leaves the machine.
 registry() {
 	if ! ours "$DIR/registry.pid" "$DIR/registry.addr" >/dev/null; then
 		rm -f "$DIR/registry.addr"
@@ -326,7 +326,7 @@ environment() {
 }
 
 options "$@"
-# One at a time: apt, the cache and the search for a free bridge are shared.
+# Only one script at a time: apt, the cache and the search for a free bridge are shared.
 mkdir -p "$CACHE"
 exec 9>"$CACHE/lock"
 flock 9
@@ -334,7 +334,7 @@ packages
 programs
 [ -z "$PREPARE" ] || { say "cache ready: $CACHE" && exit 0; }
 directory
-exec 9>&- # or containerd would hold the lock
+exec 9>&- # otherwise containerd would inherit and hold the lock
 if up; then
 	say "already up"
 else

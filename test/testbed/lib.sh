@@ -3,10 +3,10 @@
 
 say() { echo "${0##*/}: $*" >&2; }
 
-# ours PIDFILE WORD prints the process id in PIDFILE while that process has WORD
-# as one of its arguments. The word guards against a number that was given out
-# again, and against a zombie: where process 1 does not reap, a killed containerd
-# stays one, `kill -0` still succeeds on it, and only its arguments are gone.
+# ours PIDFILE WORD prints the process ID in PIDFILE if that process has WORD as one
+# of its arguments. The check of WORD detects a process that has reused the ID, and a
+# zombie: if process 1 does not reap, a killed containerd remains a zombie, for which
+# `kill -0` still succeeds. A zombie has no arguments.
 ours() {
 	local pid
 	[ -s "$1" ] || return 1

@@ -28,6 +28,7 @@ func New(node *fakecri.Node) *host.Host {
 	return &host.Host{
 		Facts:   func(context.Context) (host.Facts, error) { return facts(node), nil },
 		Stats:   statistics{node},
+		Cgroups: statistics{node}.Cgroups,
 		ImageFS: disk{node},
 	}
 }
@@ -64,8 +65,8 @@ func (d disk) Usage(context.Context) (imagegc.Usage, error) {
 type statistics struct{ node *fakecri.Node }
 
 // Node returns the signals of the disk, which is the only filesystem of the node. The signals of
-// memory and processes are unknown, because they would need calls of the runtime. A test may
-// count these calls or make them fail.
+// memory and processes are unknown, because measuring them would need calls of the runtime. A test
+// that counts calls or makes them fail must not be affected by measurements.
 func (s statistics) Node(context.Context) (eviction.NodeStats, error) {
 	u := s.node.DiskUsage()
 	observe := func(signal eviction.Signal, available, capacity uint64) eviction.Observation {

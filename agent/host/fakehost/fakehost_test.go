@@ -87,7 +87,7 @@ func TestFacts_AreThoseOfTheFakeMachine(t *testing.T) {
 	require.NoError(t, f.ResolvConfErr)
 	require.True(t, f.CgroupV2)
 
-	// They belong to the caller.
+	// The caller may modify the results.
 	clear(f.Capacity)
 	f, err = h.Facts(t.Context())
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestFacts_ADiskLargerThanAnInt64(t *testing.T) {
 	require.EqualValues(t, math.MaxInt64, disk.Value())
 }
 
-// observe returns what is available and in all, by signal.
+// observe returns the available amount and the capacity of each signal.
 func observe(tb testing.TB, h *host.Host) map[eviction.Signal][2]int64 {
 	tb.Helper()
 	node, err := h.Stats.Node(tb.Context())
@@ -218,14 +218,14 @@ func TestSummary_FollowsTheNode(t *testing.T) {
 		require.Equal(t, started, p.StartTime)
 		require.EqualValues(t, 500_000_000, *p.CPU.UsageNanoCores)
 		require.EqualValues(t, 160*mib+512<<10, *p.Memory.WorkingSetBytes)
-		require.EqualValues(t, 160*mib, *p.EphemeralStorage.UsedBytes, "the layer of the job is still there")
+		require.EqualValues(t, 160*mib, *p.EphemeralStorage.UsedBytes, "the terminated job's writable layer must still count")
 		require.EqualValues(t, 65, *p.EphemeralStorage.InodesUsed)
 		require.EqualValues(t, 2, *p.ProcessStats.ProcessCount)
-		require.Len(t, p.Containers, 1, "the job has ended")
+		require.Len(t, p.Containers, 1, "the terminated job must not be listed")
 		require.Equal(t, "hog", p.Containers[0].Name)
 		require.EqualValues(t, 30_000_000_000, *p.Containers[0].CPU.UsageCoreNanoSeconds)
 		require.EqualValues(t, 60*mib, *p.Containers[0].Rootfs.UsedBytes)
-		require.Nil(t, p.Containers[0].Memory.AvailableBytes, "the container has no limit")
+		require.Nil(t, p.Containers[0].Memory.AvailableBytes, "available memory must be nil without a limit")
 
 		n := summary.Node
 		require.EqualValues(t, 1_000_000_000, *n.CPU.UsageNanoCores)
@@ -237,7 +237,7 @@ func TestSummary_FollowsTheNode(t *testing.T) {
 	})
 }
 
-// Two nodes that see the same calls have the same figures, to the byte.
+// Two nodes that receive the same calls report identical figures.
 func TestSummary_IsDeterministic(t *testing.T) {
 	var texts [2]string
 	for i := range texts {
@@ -263,7 +263,8 @@ func dump(ctx context.Context, tb testing.TB, h *host.Host, pods []*corev1.Pod) 
 	return string(text)
 }
 
-// The eviction manager finds a program that fills the disk, by the fake machine's figures.
+// The eviction manager detects a program that fills the disk, from the figures of the fake
+// machine.
 func TestStats_ServeTheEvictionManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
@@ -285,7 +286,7 @@ func TestStats_ServeTheEvictionManager(t *testing.T) {
 		began := time.Now()
 		go func() { done <- manager.Run(ctx) }()
 		require.Equal(t, b.UID, <-killed)
-		// 924 MiB are available at first, and one MiB less each second.
+		// At first 924 MiB are available, then one MiB less each second.
 		require.InDelta(t, 412, time.Since(began).Seconds(), 2)
 		cancel()
 		require.NoError(t, <-done)

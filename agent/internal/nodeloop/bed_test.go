@@ -21,7 +21,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// bed is a node loop with an in-memory runtime and a hand-written machine and pods.
+// bed is a node loop with an in-memory runtime and fakes of the machine and the pods.
 type bed struct {
 	*nodeloop.Loop
 	node    *fakecri.Node
@@ -34,7 +34,7 @@ type bed struct {
 	changed atomic.Int64
 }
 
-// newBed makes a bed. The test changes its cfg and calls start.
+// newBed creates a bed. The test changes its cfg and calls start.
 func newBed(t *testing.T, images ...fakecri.Image) *bed {
 	t.Helper()
 	if images == nil {
@@ -52,7 +52,7 @@ func newBed(t *testing.T, images ...fakecri.Image) *bed {
 	return b
 }
 
-// make makes the loop without running it.
+// make creates the loop without running it.
 func (b *bed) make(t *testing.T) {
 	t.Helper()
 	var err error
@@ -77,7 +77,7 @@ func (b *bed) start(t *testing.T) (stop func()) {
 	return stop
 }
 
-// wait advances the time and waits until everything that is due has happened.
+// wait advances the time and waits until all goroutines are idle.
 func wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -86,7 +86,8 @@ func wait(d time.Duration) {
 // ready returns the node's condition Ready.
 func (b *bed) ready() corev1.NodeCondition { return condition(b.Node(), corev1.NodeReady) }
 
-// condition returns a condition of a node, the zero value without one.
+// condition returns a condition of a node, or the zero value if the node does not have the
+// condition.
 func condition(node *corev1.Node, kind corev1.NodeConditionType) corev1.NodeCondition {
 	for _, c := range node.Status.Conditions {
 		if c.Type == kind {
@@ -104,7 +105,7 @@ func (b *bed) check(t *testing.T, name string) nodeloop.Check {
 			return c
 		}
 	}
-	t.Fatalf("no check is named %s", name)
+	t.Fatalf("no check has the name %s", name)
 	return nodeloop.Check{}
 }
 
@@ -118,8 +119,8 @@ func (b *bed) calls(method string) (objects []string) {
 	return objects
 }
 
-// run starts a pod with one container, which has the image demo/app:1 and an end that it
-// does not reach by itself. The name of the pod is its UID too.
+// run starts a pod with one container with the image demo/app:1, whose program does not exit.
+// The name of the pod is also its UID.
 func (b *bed) run(t *testing.T, pod string) (sandbox, container string) {
 	t.Helper()
 	labels := map[string]string{
@@ -149,7 +150,7 @@ func (b *bed) images(t *testing.T) (names []string) {
 	return names
 }
 
-// logBook keeps what is logged.
+// logBook records log lines.
 type logBook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -161,7 +162,7 @@ func (l *logBook) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// count returns how many lines have a text.
+// count returns how often a text occurs in the log.
 func (l *logBook) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

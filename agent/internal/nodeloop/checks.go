@@ -91,8 +91,8 @@ func (l *Loop) logNotes() []string {
 	return l.parts.notes(partLogs)
 }
 
-// oomNotes returns the errors of the sources of OOM kills. It does not call the watcher,
-// because the watcher calls its observer with a lock held.
+// oomNotes returns the errors of the sources of OOM kills. It does not call the watcher: the
+// watcher calls its observer with a lock held, and the observer may call oomNotes.
 func (l *Loop) oomNotes() []string {
 	if l.oom == nil {
 		return []string{"the host has no source of OOM kills: OOM kills are not reported"}

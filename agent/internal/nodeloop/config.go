@@ -99,6 +99,9 @@ type Config struct {
 	ContainerGC containergc.Policy
 	Logs        logrotate.Policy
 
+	// MaxNodeImages is the maximum number of images in the status of the node. Default
+	// nodestatus.DefaultMaxImages; a negative number means all images.
+	MaxNodeImages int
 	// NodeStatus modifies each new node before [Loop.Node] returns the node. It may add
 	// resources, labels, conditions and ports. It receives a copy of the node without its
 	// earlier changes. The loop sets the missing times of added conditions. NodeStatus must not

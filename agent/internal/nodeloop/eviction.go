@@ -92,9 +92,9 @@ func (p *pressure) decision() eviction.Decision {
 
 func (p *pressure) conditions() []corev1.NodeConditionType { return p.decision().Conditions }
 
-// evictionStats returns the statistics of the host for eviction decisions. They are unknown
-// until Pods.Ready returns nil, because an agent that has just started does not know all pods of
-// the node yet, and would refuse or evict the wrong pods. They are always unknown if
+// evictionStats returns the statistics of the host for eviction decisions. The statistics are
+// unknown until Pods.Ready returns nil, because an agent that has just started does not know all
+// pods of the node yet, and would refuse or evict the wrong pods. They are always unknown if
 // host.Host.Stats is nil.
 func (l *Loop) evictionStats() readyStats { return readyStats{l.cfg.Host.Stats, l.cfg.Pods.Ready} }
 
@@ -105,7 +105,7 @@ type readyStats struct {
 
 func (g readyStats) isAvailable() bool { return g.stats != nil && g.ready() == nil }
 
-// Node returns the statistics of the node. They are empty while they are unknown.
+// Node returns the statistics of the node. The result is empty while the statistics are unknown.
 func (g readyStats) Node(ctx context.Context) (eviction.NodeStats, error) {
 	if !g.isAvailable() {
 		return eviction.NodeStats{}, nil
@@ -113,7 +113,7 @@ func (g readyStats) Node(ctx context.Context) (eviction.NodeStats, error) {
 	return g.stats.Node(ctx)
 }
 
-// Pods returns the statistics of pods. It returns nil while they are unknown.
+// Pods returns the statistics of pods. The result is nil while the statistics are unknown.
 func (g readyStats) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	if !g.isAvailable() {
 		return nil, nil

@@ -86,7 +86,7 @@ func TestEviction_NothingBeforeReady(t *testing.T) {
 		require.NoError(t, b.node.FillDisk(95*gib, 0))
 		b.start(t)
 		wait(time.Minute)
-		require.Zero(t, b.figures.looks, "neither thresholds nor limits")
+		require.Zero(t, b.figures.looks, "without thresholds and limits, nothing must be measured")
 		require.Empty(t, b.pods.evictedPods())
 		require.Equal(t, corev1.ConditionFalse, condition(b.Node(), corev1.NodeDiskPressure).Status)
 		plan, err := b.Plan(t.Context())
@@ -101,7 +101,7 @@ func TestEviction_NothingBeforeReady(t *testing.T) {
 	})
 }
 
-// Unused images are deleted before a pod is evicted, and only as many as needed.
+// Unused images are deleted before a pod is evicted, and only as many as necessary.
 func TestEviction_DeletesImagesFirst(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -153,8 +153,8 @@ func planned(t *testing.T, b *bed) []eviction.ReclaimPlan {
 	return plan.Eviction.Reclaim
 }
 
-// The space of an evicted pod counts as not yet freed until 5 s after nothing of it was found:
-// no other pod is evicted for the same space.
+// The space of an evicted pod counts as not yet freed until 5 s after the last observation of
+// its remaining data. During this time no other pod is evicted for the same space.
 func TestEviction_LeftoversOfAnEvictedPod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -176,12 +176,12 @@ func TestEviction_LeftoversOfAnEvictedPod(t *testing.T) {
 			b.Ended()
 			wait(100 * time.Millisecond)
 		}
-		require.Equal(t, []string{"first", "second"}, b.pods.evictedPods(), "the disk is as full as before")
+		require.Equal(t, []string{"first", "second"}, b.pods.evictedPods(), "evicted pods, with an unchanged usage of the disk")
 		require.InDelta(t, 5*time.Second, b.pods.evictions[1].decided.Sub(removed), float64(time.Second))
 	})
 }
 
-// One pod is defined again while its old data is being removed, and the data of another one is
+// One pod is defined again while its old data is being removed. The data of another pod is
 // never removed.
 func TestEviction_LeftoversThatStay(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestEviction_LeftoversThatStay(t *testing.T) {
 		wait(12 * time.Second)
 		require.Equal(t, []string{"first"}, b.pods.evictedPods())
 		wait(40 * time.Second)
-		require.Equal(t, []string{"first", "second"}, b.pods.evictedPods(), "it is waited for no longer than 30 s")
+		require.Equal(t, []string{"first", "second"}, b.pods.evictedPods(), "the eviction must wait at most 30 s for the data to be removed")
 	})
 }
 
@@ -213,7 +213,7 @@ func TestEviction_FailedKill(t *testing.T) {
 		b.start(t)
 		require.NoError(t, b.node.FillDisk(95*gib, 0))
 		wait(15 * time.Second)
-		require.Equal(t, "only", b.pods.evictedPods()[0], "as eviction knows it, though no source defines it")
+		require.Equal(t, "only", b.pods.evictedPods()[0], "an orphaned pod must be evicted under its own name")
 		require.Zero(t, b.log.count("evicted a pod"))
 		require.Positive(t, b.log.count("no worker"))
 	})
@@ -257,7 +257,7 @@ func TestRanking_OrdersPodsForEachThreshold(t *testing.T) {
 		wait(time.Second)
 		ranking, err = b.Ranking(t.Context())
 		require.EqualError(t, err, "measure the pods: no meminfo")
-		require.Len(t, ranking.Places("large"), 1, "beside an error what is known counts")
+		require.Len(t, ranking.Places("large"), 1, "with an error, the ranking must contain the known pods")
 		_, err = b.Plan(t.Context())
 		require.EqualError(t, err, "plan evictions: no meminfo")
 	})

@@ -27,7 +27,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// machine has facts that tests change.
+// machine has facts that tests can change.
 type machine struct {
 	mu    sync.Mutex
 	facts host.Facts
@@ -73,7 +73,8 @@ func (d disk) Usage(context.Context) (imagegc.Usage, error) {
 	return imagegc.Usage{CapacityBytes: u.CapacityBytes, AvailableBytes: u.AvailableBytes}, nil
 }
 
-// figures measures the disk of a runtime in memory, and its pods as tests ask for.
+// figures measures the disk of a runtime in memory, and returns pod figures that the test
+// sets.
 type figures struct {
 	node *fakecri.Node
 
@@ -81,8 +82,8 @@ type figures struct {
 	err       error
 	pods      []eviction.PodStats
 	summaries int
-	looks     int    // at the node and at pods
-	slow      func() // how long a summary takes
+	looks     int    // measurements of the node and of pods
+	slow      func() // simulates the duration of a summary
 }
 
 func (f *figures) change(do func(*figures)) {
@@ -123,13 +124,14 @@ func (f *figures) Summary(_ context.Context, pods []*corev1.Pod) (*statsapi.Summ
 	return &statsapi.Summary{Node: statsapi.NodeStats{NodeName: fmt.Sprintf("summary %d of %d pods", n, len(pods))}}, nil
 }
 
-// used returns the figures of a pod that has written so much to its container's layer.
+// used returns the figures of a pod that has written this number of bytes to its container's
+// writable layer.
 func used(pod string, bytes int64, at time.Time) eviction.PodStats {
 	disk := eviction.DiskUsage{Bytes: eviction.Usage{Value: bytes, Time: at}, Inodes: eviction.Usage{Value: 1, Time: at}}
 	return eviction.PodStats{UID: types.UID(pod), Containers: []eviction.ContainerStats{{Name: "app", Rootfs: disk}}}
 }
 
-// fakePods is a pod loop. What it observes is what its runtime has.
+// fakePods is a pod loop. It observes the pods in its runtime.
 type fakePods struct {
 	node *fakecri.Node
 
@@ -140,10 +142,10 @@ type fakePods struct {
 	defined   map[types.UID]*corev1.Pod
 	evictions []evicted
 	evict     func(context.Context, *corev1.Pod) error
-	gone      map[types.UID]bool // containerGC may remove them
+	gone      map[types.UID]bool // pods that containerGC may remove
 	hooks     []lifecycle.Hook
 	awaited   func(context.Context, types.UID, time.Time) error
-	hidden    bool // nothing is observed
+	hidden    bool // the pods in the runtime are not observed
 }
 
 type evicted struct {
@@ -229,7 +231,7 @@ func (p *fakePods) doEvict(ctx context.Context, pod *corev1.Pod, how podworker.K
 	return nil
 }
 
-// of returns what is observed of a pod.
+// of returns the observed states of a pod.
 func (p *fakePods) of(uid types.UID) []*podcache.Status {
 	return slices.DeleteFunc(p.observed(), func(s *podcache.Status) bool { return s.UID != uid })
 }
@@ -268,7 +270,7 @@ func (p *fakePods) observed() (all []*podcache.Status) {
 	return all
 }
 
-// events keeps the reasons of events.
+// events records the reasons of events.
 type events struct {
 	mu      sync.Mutex
 	reasons []string

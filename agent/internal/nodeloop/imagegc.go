@@ -14,14 +14,15 @@ func (l *Loop) newImageGC() (err error) {
 	observer := l.cfg.Observers.ImageGC
 	observer.Collected = chain2(func(_ imagegc.Result, err error) { l.parts.record(partImages, err) }, observer.Collected)
 	cfg := imagegc.Config{
-		Images:   l.puller,
-		Runtime:  imageUsers{l},
-		FS:       l.cfg.Host.ImageFS,
-		Policy:   l.cfg.ImageGC,
-		State:    l.cfg.State,
-		Clock:    l.cfg.Clock,
-		Logger:   l.cfg.Logger,
-		Observer: observer,
+		Images:        l.puller,
+		Runtime:       imageUsers{l},
+		FS:            l.cfg.Host.ImageFS,
+		Policy:        l.cfg.ImageGC,
+		MaxNodeImages: l.cfg.MaxNodeImages,
+		State:         l.cfg.State,
+		Clock:         l.cfg.Clock,
+		Logger:        l.cfg.Logger,
+		Observer:      observer,
 	}
 	if !l.cfg.TakeOver {
 		cfg.Preference = l.puller.preference

@@ -30,7 +30,7 @@ func (b *bed) pull(t *testing.T, name string) {
 	require.NoError(t, err)
 }
 
-// aged deletes each image that was not used for an hour.
+// aged returns a policy that deletes each image that was not used for an hour.
 func aged() imagegc.Policy { return imagegc.Policy{MaxAge: time.Hour} }
 
 func TestImageGC_KeepsImagesThatTheAgentHasNotPulled(t *testing.T) {
@@ -47,7 +47,7 @@ func TestImageGC_KeepsImagesThatTheAgentHasNotPulled(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t, bigImages("demo/app:1", "demo/others:1")...)
 				b.cfg.TakeOver, b.cfg.ImageGC = c.takeOver, aged()
-				b.run(t, "web") // uses demo/app:1
+				b.run(t, "web") // runs demo/app:1
 				b.start(t)
 				b.pull(t, "demo/own:1")
 				b.pull(t, "demo/others:1") // with the pull policy Always, although the image is present
@@ -78,7 +78,8 @@ func TestImageGC_LeasedImagesStay(t *testing.T) {
 	})
 }
 
-// A pass that fails is a note: another one follows.
+// A failed pass adds a note to the check, and does not make the check fail, because the pass is
+// repeated.
 func TestImageGC_FailedPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestImageGC_RequestsOnlyContainersOfOtherAgents(t *testing.T) {
 		_, other := b.run(t, "other")
 		wait(5 * time.Minute)
 		require.NotEqual(t, container, other)
-		require.Len(t, b.calls("ContainerStatus"), before+1, "that of the other one")
+		require.Len(t, b.calls("ContainerStatus"), before+1, "ContainerStatus must be called only for the container of another agent")
 		require.Contains(t, b.images(t), "docker.io/demo/app:1")
 	})
 }
@@ -124,7 +125,7 @@ func deletable(t *testing.T, b *bed) (names []string) {
 			names = append(names, v.Image.Tags...)
 		}
 	}
-	wait(2 * time.Second) // plans are shared for a second
+	wait(2 * time.Second) // plans are reused for a second
 	return names
 }
 
@@ -139,7 +140,7 @@ func TestPuller_RemembersOverRestarts(t *testing.T) {
 		stop()
 		data, err := b.cfg.State.Get(t.Context(), "images-pulled.json")
 		require.NoError(t, err)
-		require.Regexp(t, `^{"version":1,"data":{"sha256:[0-9a-f]{64}":true}}$`, string(data), "the format of earlier agents")
+		require.Regexp(t, `^{"version":1,"data":{"sha256:[0-9a-f]{64}":true}}$`, string(data), "the file must have the format of earlier agents")
 
 		stop = b.start(t)
 		require.Equal(t, []string{"docker.io/demo/own:1"}, deletable(t, b))
@@ -147,9 +148,9 @@ func TestPuller_RemembersOverRestarts(t *testing.T) {
 
 		require.NoError(t, b.cfg.State.Put(t.Context(), "images-pulled.json", []byte("{")))
 		b.make(t)
-		b.pull(t, "demo/another:1") // before Run: the record is read first
+		b.pull(t, "demo/another:1") // before Run: the saved record is loaded first
 		require.Equal(t, 1, b.log.count("could not read the record of pulled images"))
-		require.Equal(t, []string{"docker.io/demo/another:1"}, deletable(t, b), "what is unknown belongs to others")
+		require.Equal(t, []string{"docker.io/demo/another:1"}, deletable(t, b), "images without a record must be protected as those of other programs")
 	})
 }
 
@@ -163,19 +164,19 @@ func TestPuller_ImagesPulledByOtherPrograms(t *testing.T) {
 		answer, err := b.Images().ImageStatus(t.Context(), name, false)
 		require.NoError(t, err)
 		require.Nil(t, answer.GetImage())
-		_, err = b.node.PullImage(t.Context(), name, nil, nil) // by another client, while the agent waits for its turn
+		_, err = b.node.PullImage(t.Context(), name, nil, nil) // by another client, while the agent's pull is queued
 		require.NoError(t, err)
 		b.pull(t, "demo/tool:1")
-		require.Empty(t, deletable(t, b), "the other client has brought it")
+		require.Empty(t, deletable(t, b), "an image that another client has pulled must be protected")
 
 		b.pull(t, "demo/own:1")
 		require.Equal(t, []string{"docker.io/demo/own:1"}, deletable(t, b))
 		own := &runtimeapi.ImageSpec{Image: "demo/own:1"}
 		require.NoError(t, b.node.RemoveImage(t.Context(), own))
-		wait(2 * time.Minute) // a list shows that it is gone
+		wait(2 * time.Minute) // the next list does not contain it
 		_, err = b.node.PullImage(t.Context(), own, nil, nil)
 		require.NoError(t, err)
-		require.Empty(t, deletable(t, b), "it came back without the agent")
+		require.Empty(t, deletable(t, b), "an image that was pulled again by another client must be protected")
 	})
 }
 
@@ -199,7 +200,7 @@ func TestPuller_OneStatusRequestPerPull(t *testing.T) {
 	})
 }
 
-// readOnly is a store that cannot be written to.
+// readOnly is a store whose writes fail.
 type readOnly struct{ state.Store }
 
 func (readOnly) Put(context.Context, string, []byte) error {
@@ -214,7 +215,7 @@ func TestPuller_RecordCannotBeSaved(t *testing.T) {
 		b.start(t)
 		b.pull(t, "demo/own:1")
 		require.Equal(t, 1, b.log.count("could not save the record of pulled images"))
-		require.Equal(t, []string{"docker.io/demo/own:1"}, deletable(t, b), "until the next start")
+		require.Equal(t, []string{"docker.io/demo/own:1"}, deletable(t, b), "the record in memory must be used although it cannot be saved")
 	})
 }
 

@@ -100,7 +100,7 @@ func TestRun_OnlyOnce(t *testing.T) {
 	})
 }
 
-// The host runs until the parts that use it have ended.
+// The host runs until all parts that use it have stopped.
 func TestRun_TheHostStopsLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestRun_FailedPartStopsAll(t *testing.T) {
 	})
 }
 
-// A host may need nothing while the agent runs, and return.
+// Run of a host may return before the agent stops.
 func TestRun_HostReturnsEarly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestRun_HostReturnsEarly(t *testing.T) {
 	})
 }
 
-// Each capability of the host may be missing, and so may the optional fields.
+// Each capability of the host is optional.
 func TestRun_WithoutACapability(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(*nodeloop.Config){
@@ -191,7 +191,7 @@ func TestRun_WithoutACapability(t *testing.T) {
 				b.start(t)
 				b.pull(t, "demo/own:1")
 				wait(2 * time.Hour)
-				require.NotContains(t, b.images(t), "docker.io/demo/own:1", "deleted for its age")
+				require.NotContains(t, b.images(t), "docker.io/demo/own:1", "the image must be deleted by its age")
 				require.NoError(t, b.node.FillDisk(95*gib, 0))
 				wait(15 * time.Second)
 				require.Equal(t, corev1.ConditionTrue, b.ready().Status, b.ready().Message)
@@ -216,7 +216,7 @@ func TestRun_WithoutACapability(t *testing.T) {
 	}
 }
 
-// waker never wakes.
+// waker never triggers an evaluation.
 type waker struct{}
 
 func (waker) Watch(ctx context.Context, _ func() []eviction.Level, _ func(string)) error {
@@ -255,7 +255,7 @@ func TestSummary_IsSharedForASecond(t *testing.T) {
 		wait(time.Second)
 		s, err := b.Summary(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, "summary 2 of 1 pods", s.Node.NodeName, "the first one is too old")
+		require.Equal(t, "summary 2 of 1 pods", s.Node.NodeName, "an expired summary must be measured again")
 	})
 }
 
@@ -272,11 +272,11 @@ func TestSummary_CancelledCallerDoesNotAffectOthers(t *testing.T) {
 		synctest.Wait()
 		all.Go(func() {
 			_, err := b.Summary(impatient)
-			require.ErrorIs(t, err, context.DeadlineExceeded, "one that waits for another gives up, too")
+			require.ErrorIs(t, err, context.DeadlineExceeded, "a caller that waits for another caller's summary must respect its own deadline")
 		})
 		s, err := b.Summary(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, "summary 2 of 0 pods", s.Node.NodeName, "the first may be incomplete")
+		require.Equal(t, "summary 2 of 0 pods", s.Node.NodeName, "an incomplete summary must not be reused")
 		all.Wait()
 	})
 }

@@ -47,8 +47,8 @@ func (m *machine) now() host.Facts {
 }
 
 // read gets the facts from the host, and returns the facts that it stores. It also stores facts
-// that the host returned with an error, except if they have no capacity and the earlier facts
-// have a capacity.
+// that the host returned with an error. But if these facts have no capacity, and the earlier facts
+// have a capacity, it keeps the earlier facts.
 func (m *machine) read(ctx context.Context) host.Facts {
 	began := m.clock.Now()
 	facts, err := m.facts(ctx)

@@ -21,7 +21,7 @@ func TestFacts_AreThoseOfTheHost(t *testing.T) {
 		b := newBed(t)
 		b.cfg.Services = func(string) ([]*corev1.Service, error) { return nil, errors.New("services") }
 		b.make(t)
-		require.Empty(t, b.Facts().IPs, "nothing is known before Run")
+		require.Empty(t, b.Facts().IPs, "facts must be empty before Run")
 		require.Zero(t, b.machine.asked)
 
 		stop := b.start(t)
@@ -40,10 +40,10 @@ func TestFacts_AreThoseOfTheHost(t *testing.T) {
 
 		b.machine.change(func(m *machine) { m.facts.ResolvConf = []byte("nameserver 192.0.2.54\n") })
 		wait(time.Second)
-		require.Equal(t, []string{"192.0.2.54"}, b.Facts().DNS.Host.Servers, "as it is a second later")
+		require.Equal(t, []string{"192.0.2.54"}, b.Facts().DNS.Host.Servers, "the facts must be read again after a second")
 		stop()
 		b.machine.change(func(m *machine) { m.facts = host.Facts{} })
-		require.Len(t, b.Facts().IPs, 2, "after Run the last ones count")
+		require.Len(t, b.Facts().IPs, 2, "after Run the last facts must be returned")
 	})
 }
 
@@ -105,12 +105,12 @@ func TestFacts_RuntimeClasses(t *testing.T) {
 		b.start(t)
 		handler, err := b.Facts().RuntimeHandler("kata")
 		require.NoError(t, err)
-		require.Equal(t, "handler-of-kata", handler, "the cluster's")
+		require.Equal(t, "handler-of-kata", handler, "the handler must come from the cluster")
 	})
 }
 
-// A changing pod needs facts several times. The host, which reads files, is called once a
-// second.
+// A pod that changes needs facts several times. The host, which reads files, is called at
+// most once a second.
 func TestFacts_AreReadOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,6 +127,6 @@ func TestFacts_AreReadOnceASecond(t *testing.T) {
 		require.Equal(t, before+1, asked)
 		time.Sleep(time.Second)
 		b.Facts()
-		require.Equal(t, before+2, asked, "older facts do not count")
+		require.Equal(t, before+2, asked, "expired facts must be read again")
 	})
 }

@@ -28,7 +28,7 @@ func TestNode_DescribesMachineAndRuntime(t *testing.T) {
 		created := time.Now()
 		b.make(t)
 		require.Equal(t, "node1", b.Node().Name)
-		require.Empty(t, b.Node().Status.Conditions, "nothing is known before Run")
+		require.Empty(t, b.Node().Status.Conditions, "the node must have no conditions before Run")
 
 		b.start(t)
 		node := b.Node()
@@ -39,7 +39,7 @@ func TestNode_DescribesMachineAndRuntime(t *testing.T) {
 		require.Equal(t, "42", node.Status.Capacity.Pods().String())
 		require.Equal(t, "512Mi", node.Status.Capacity.Name("hugepages-2Mi", resource.BinarySI).String())
 		require.Equal(t, "3500m", node.Status.Allocatable.Cpu().String())
-		require.Equal(t, "6656Mi", node.Status.Allocatable.Memory().String(), "8Gi without the threshold and the huge pages")
+		require.Equal(t, "6656Mi", node.Status.Allocatable.Memory().String(), "8Gi minus the threshold and the huge pages")
 		require.Equal(t, "v1.2.3", node.Status.NodeInfo.KubeletVersion)
 		require.Equal(t, "fakecri", b.RuntimeName())
 		require.Contains(t, node.Status.NodeInfo.ContainerRuntimeVersion, "fakecri://")
@@ -54,7 +54,7 @@ func TestNode_DescribesMachineAndRuntime(t *testing.T) {
 	})
 }
 
-// The runtime stops for longer than the grace period of the node and returns.
+// The runtime stops for longer than the grace period of the node, and then responds again.
 func TestNode_FollowsTheRuntime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,13 +67,13 @@ func TestNode_FollowsTheRuntime(t *testing.T) {
 		b.node.Restart(50 * time.Second)
 		b.Relisted(errors.New("connection refused"))
 		synctest.Wait()
-		require.Error(t, b.check(t, "runtime").Err, "a relist that fails has the runtime asked at once")
+		require.Error(t, b.check(t, "runtime").Err, "a failed relist must trigger a call of Status")
 		require.False(t, b.check(t, "runtime").Fatal)
 		require.Equal(t, 1, b.log.count("the container runtime is not ready"))
 
 		for time.Since(lastAnswer) < 22*time.Second {
 			wait(time.Second)
-			require.Equal(t, corev1.ConditionTrue, b.ready().Status, "%v: a runtime that restarts is back by then", time.Since(down))
+			require.Equal(t, corev1.ConditionTrue, b.ready().Status, "%v after the runtime stopped: a short restart must not make the node not ready", time.Since(down))
 		}
 		wait(11 * time.Second)
 		require.Equal(t, corev1.ConditionFalse, b.ready().Status)
@@ -83,12 +83,12 @@ func TestNode_FollowsTheRuntime(t *testing.T) {
 		require.Equal(t, notReady, b.ready().LastTransitionTime)
 
 		wait(time.Until(down.Add(52 * time.Second)))
-		require.Equal(t, corev1.ConditionTrue, b.ready().Status, "it is asked every two seconds")
+		require.Equal(t, corev1.ConditionTrue, b.ready().Status, "a failing runtime must be checked every two seconds")
 		require.True(t, b.ready().LastTransitionTime.After(notReady.Time))
 		require.NoError(t, b.check(t, "runtime").Err)
 		require.Equal(t, 1, b.log.count("the container runtime is ready again"))
 		require.Equal(t, 1, b.log.count("the container runtime is not ready"))
-		require.Len(t, b.calls("Version"), 2, "it may have come back as another version")
+		require.Len(t, b.calls("Version"), 2, "the version must be requested again after an outage")
 	})
 }
 
@@ -123,7 +123,7 @@ func TestNode_WaitsForARuntimeThatStartsLater(t *testing.T) {
 		began := time.Now()
 		node, err := b.AwaitNode(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, 2*time.Second, time.Since(began), "three seconds after the start")
+		require.Equal(t, 2*time.Second, time.Since(began), "the shortest outage that makes the node not ready")
 		require.Equal(t, "4", node.Status.Capacity.Cpu().String())
 		require.Empty(t, b.RuntimeName())
 		require.Contains(t, b.ready().Message, "container runtime status check may not have completed yet")
@@ -157,19 +157,19 @@ func TestNode_RuntimeReportsAProblem(t *testing.T) {
 				b.cfg.Runtime = unready{b.node, kind}
 				b.start(t)
 				require.EqualError(t, b.check(t, "runtime").Err, kind+" is false: NoCNI: cni plugin not initialized")
-				require.Equal(t, corev1.ConditionFalse, b.ready().Status, "at once")
+				require.Equal(t, corev1.ConditionFalse, b.ready().Status, "the node must become not ready at once")
 				for range 20 {
 					b.Relisted(nil)
 					wait(time.Second)
 				}
-				require.Len(t, b.calls("Status"), 12, "the first relist that succeeds is a reason to ask, the others are not")
+				require.Len(t, b.calls("Status"), 12, "only the first successful relist must trigger a call of Status")
 			})
 		})
 	}
 }
 
-// Before the first relist the node is not ready. It must not stay so until the next periodic
-// check of the runtime.
+// Before the first relist the node is not ready. The first relist must make it ready, without
+// waiting for the next periodic check of the runtime.
 func TestNode_IsReadyWithTheFirstRelist(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestNode_IsTheSamePointerUntilItDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.start(t)
-		wait(2 * time.Minute) // until the images are known
+		wait(2 * time.Minute) // until the images have been listed
 		before, pointers, changed := b.Node(), 0, b.changed.Load()
 		for range 6 * 60 {
 			b.Recompute()
@@ -216,7 +216,7 @@ func TestNode_IsTheSamePointerUntilItDiffers(t *testing.T) {
 				pointers++
 			}
 		}
-		require.InDelta(t, 12, pointers, 1, "heartbeats of an hour")
+		require.InDelta(t, 12, pointers, 1, "number of new nodes in an hour, from heartbeats")
 		require.Equal(t, int64(pointers), b.changed.Load()-changed)
 
 		b.machine.change(func(m *machine) { m.facts.Info.OSImage = "Linux 2" })
@@ -224,7 +224,7 @@ func TestNode_IsTheSamePointerUntilItDiffers(t *testing.T) {
 		synctest.Wait()
 		require.NotSame(t, before, b.Node())
 		require.Equal(t, "Linux 2", b.Node().Status.NodeInfo.OSImage)
-		require.Equal(t, "Linux", before.Status.NodeInfo.OSImage, "a node that was returned does not change")
+		require.Equal(t, "Linux", before.Status.NodeInfo.OSImage, "a returned node must not change")
 	})
 }
 
@@ -257,9 +257,9 @@ func TestNode_NodeStatusHook(t *testing.T) {
 		require.Equal(t, "2", allocatable.Name("acme.example/fpga", resource.DecimalSI).String())
 		awaited, err := b.AwaitNode(t.Context())
 		require.NoError(t, err)
-		require.Same(t, node, awaited, "admission sees it")
+		require.Same(t, node, awaited, "admission must use the changed node")
 		wait(time.Minute)
-		require.Same(t, node, b.Node(), "times that the hook leaves out are no change")
+		require.Same(t, node, b.Node(), "omitted times in the hook's result must not count as a change")
 
 		devices = ""
 		b.Recompute()
@@ -291,7 +291,7 @@ func TestNode_ReportsProblemsOfTheAgent(t *testing.T) {
 	})
 }
 
-// The host fails at first, then in part, then as a whole.
+// At first all calls of the host fail, then some, then all again.
 func TestNode_MissingFacts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestNode_MissingFacts(t *testing.T) {
 		b.start(t)
 		require.Equal(t, corev1.ConditionFalse, b.ready().Status)
 		require.ErrorContains(t, b.check(t, "host").Err, "could not read all facts of the machine: no /proc")
-		require.Len(t, b.Facts().IPs, 2, "what is known counts")
+		require.Len(t, b.Facts().IPs, 2, "the known facts must be returned")
 
 		b.machine.change(func(m *machine) { m.facts, m.err = whole, errors.New("no hosts file") })
 		b.Recompute()
@@ -312,7 +312,7 @@ func TestNode_MissingFacts(t *testing.T) {
 		b.machine.change(func(m *machine) { m.facts.Capacity, m.facts.Addresses = nil, nil })
 		b.Recompute()
 		synctest.Wait()
-		require.Equal(t, "4", b.Node().Status.Capacity.Cpu().String(), "the facts before count")
+		require.Equal(t, "4", b.Node().Status.Capacity.Cpu().String(), "the previous facts must be kept")
 		require.Len(t, b.Facts().IPs, 2)
 
 		b.machine.change(func(m *machine) { m.facts, m.err = whole, nil })
@@ -328,7 +328,7 @@ func TestNode_IdleLoopRarelyCallsTheRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.cfg.PodLogs = t.TempDir()
-		b.pods.hidden = true // the PLEG inspects the runtime, and not the node loop
+		b.pods.hidden = true // in an agent, the PLEG inspects the runtime, and not the node loop
 		b.start(t)
 		wait(10 * time.Minute)
 		before := len(b.node.Calls())

@@ -156,7 +156,7 @@ func (l *Loop) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 	limited, cancel := context.WithTimeout(ctx, victimTimeout)
 	defer cancel()
 	if _, err := l.cfg.Pods.Await(limited, kill.PodUID, kill.Time); err != nil && ctx.Err() == nil {
-		l.cfg.Logger.WarnContext(ctx, "could not identify the container of an OOM kill because the runtime was not listed after it", "kill", kill.String(), "err", err)
+		l.cfg.Logger.WarnContext(ctx, "could not identify the container of an OOM kill because the runtime was not listed after the kill", "kill", kill.String(), "err", err)
 	}
 }
 

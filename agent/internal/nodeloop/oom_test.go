@@ -21,7 +21,7 @@ import (
 type kernelLog struct {
 	mu    sync.Mutex
 	kills []oomwatch.Kill
-	read  uint64 // the last sequence that was emitted
+	read  uint64 // the sequence number of the last emitted record
 	err   error
 	wake  chan struct{}
 }
@@ -69,7 +69,7 @@ func (k *kernelLog) Watch(ctx context.Context, from oomwatch.Position, emit func
 	}
 }
 
-// add has the kernel kill a process in a cgroup.
+// add logs the kill of a process in a cgroup.
 func (k *kernelLog) add(cgroup string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +96,7 @@ func (k *kernelLog) signal() {
 
 const webUID = "8dd2e6c1-40d5-4b02-9a8f-4c3f2d7f9c11"
 
-// killed keeps OOM kills with the containers that were found.
+// killed records OOM kills with their containers.
 type killed struct {
 	mu  sync.Mutex
 	all []string
@@ -119,7 +119,8 @@ func (k *killed) list() []string {
 	return append([]string{}, k.all...)
 }
 
-// newOOMBed returns a bed with a kernel log and a pod that was hit or will be hit.
+// newOOMBed returns a bed with a kernel log and a running pod. To log a kill in this pod, the test
+// adds the returned cgroup to the log.
 func newOOMBed(t *testing.T) (b *bed, log *kernelLog, kills *killed, cgroup string) {
 	t.Helper()
 	b, log, kills = newBed(t), newKernelLog(), &killed{}
@@ -143,8 +144,8 @@ func TestOOM_KillIsReportedOnceOverRestarts(t *testing.T) {
 
 		wait(10 * time.Second)
 		data, err := b.cfg.State.Get(t.Context(), "oom-position.json")
-		require.NoError(t, err, "an agent that is killed now reports nothing twice")
-		require.JSONEq(t, `{"version":1,"data":{"BootID":"boot","Sequence":1}}`, string(data), "the format of earlier agents")
+		require.NoError(t, err, "the position must be saved at once, so that a killed agent does not report the kill again")
+		require.JSONEq(t, `{"version":1,"data":{"BootID":"boot","Sequence":1}}`, string(data), "the file must have the format of earlier agents")
 		stop()
 		log.add(cgroup) // while no agent runs
 		again := newKernelLog()
@@ -152,15 +153,16 @@ func TestOOM_KillIsReportedOnceOverRestarts(t *testing.T) {
 		b.cfg.Host.OOM = []oomwatch.Source{again}
 		stop = b.start(t)
 		wait(5 * time.Second)
-		require.Len(t, kills.list(), 2, "the second, and not the first again")
+		require.Len(t, kills.list(), 2, "only the second kill must be reported")
 		stop()
 		var at oomwatch.Position
 		require.NoError(t, state.Load(t.Context(), b.cfg.State, "oom-position.json", &at))
-		require.Equal(t, uint64(2), at.Sequence, "saved at the end")
+		require.Equal(t, uint64(2), at.Sequence, "the position must be saved when Run returns")
 	})
 }
 
-// A process that uses all its memory at once may be killed before its container is observed.
+// A process that allocates all its memory at once may be killed before its container is
+// observed.
 func TestOOM_KillWaitsForItsContainer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -188,7 +190,7 @@ func TestOOM_KillWaitsForItsContainer(t *testing.T) {
 				b.start(t)
 				log.add(cgroup)
 				synctest.Wait()
-				wait(3 * time.Second) // the watcher's own window
+				wait(3 * time.Second) // the watcher waits this long for related records
 				for began := time.Now(); len(kills.list()) == 0; {
 					require.Less(t, time.Since(began), 20*time.Second)
 					wait(time.Second)
@@ -280,7 +282,7 @@ func TestOOM_FailedSourceDoesNotDeadlockChecks(t *testing.T) {
 		require.NoError(t, b.check(t, "oom").Err)
 		wait(10 * time.Minute)
 		require.Greater(t, failures, 10)
-		require.Equal(t, 1, b.log.count("a source of OOM kills has failed"), "logged once")
+		require.Equal(t, 1, b.log.count("a source of OOM kills has failed"), "the failure must be logged once")
 		log.fail(nil)
 		wait(time.Minute)
 		require.Empty(t, b.check(t, "oom").Notes)
@@ -298,7 +300,7 @@ func TestOOM_DamagedOrUnsavablePosition(t *testing.T) {
 		require.Equal(t, 1, b.log.count("could not read the saved position in the kernel's log"))
 		log.add(cgroup)
 		wait(25 * time.Second)
-		require.Equal(t, 2, b.log.count("could not save the position in the kernel's log"), "it is tried again")
+		require.Equal(t, 2, b.log.count("could not save the position in the kernel's log"), "saving must be retried")
 	})
 }
 
@@ -317,7 +319,7 @@ func TestVictim_ByPodOrContainer(t *testing.T) {
 		b := newBed(t)
 		b.pods.add("web")
 		_, container := b.run(t, "web")
-		_, orphan := b.run(t, "orphan") // no source defines it
+		_, orphan := b.run(t, "orphan") // no source defines the pod
 		b.make(t)
 		for _, c := range []struct {
 			uid                        types.UID

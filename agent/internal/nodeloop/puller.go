@@ -29,7 +29,7 @@ type Puller struct {
 	loaded bool
 	pulled map[string]bool // image IDs, or digests if the runtime returns digests
 	pulls  int             // number of pulls
-	last   map[string]int  // number of the last pull of each image
+	last   map[string]int  // for each image: the value of pulls after its last pull
 }
 
 func newPuller(images ImageService, store state.Store, log *slog.Logger) *Puller {
@@ -46,7 +46,7 @@ func (p *Puller) load(ctx context.Context) {
 	}
 	p.loaded = true
 	if err := state.Load(ctx, p.store, pulledImagesKey, &p.pulled); err != nil {
-		p.log.WarnContext(ctx, "could not read the record of pulled images, images that are already present will not be deleted", "err", err)
+		p.log.WarnContext(ctx, "could not read the record of pulled images, the agent will not delete images that are already present", "err", err)
 	}
 }
 
@@ -72,8 +72,9 @@ func (p *Puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, aut
 	return ref, nil
 }
 
-// ListImages lists the images of the runtime. It deletes images that are no longer in the list
-// from the record. If such an image reappears, another program has pulled it.
+// ListImages lists the images of the runtime. It deletes from the record the images that are no
+// longer in the list. If such an image reappears without a pull by the agent, another program
+// has pulled it.
 func (p *Puller) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	p.mu.Lock()
 	before, pulls := slices.Collect(maps.Keys(p.pulled)), p.pulls
@@ -106,9 +107,10 @@ func (p *Puller) record(ctx context.Context, ref string) {
 	}
 }
 
-// forget deletes images from the record, because they were missing in a list of the runtime. The
-// argument pulls is the number of pulls before the list. forget does not delete an image that
-// was pulled later, because the list may be older than this pull.
+// forget deletes images from the record, because they were missing in a list of the runtime.
+// pulls is the value of p.pulls before the list was requested. If the agent has pulled an
+// image since then, the image remains in the record, because the list may be older than the
+// pull.
 func (p *Puller) forget(ctx context.Context, refs []string, pulls int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +129,7 @@ func (p *Puller) forget(ctx context.Context, refs []string, pulls int) {
 // save stores the record. The caller holds mu.
 func (p *Puller) save(ctx context.Context) {
 	if err := state.Save(ctx, p.store, pulledImagesKey, p.pulled); err != nil {
-		p.log.WarnContext(ctx, "could not save the record of pulled images, after a restart of the agent these images will not be deleted", "err", err)
+		p.log.WarnContext(ctx, "could not save the record of pulled images, will retry when it changes; after a restart the agent reads the last saved record", "err", err)
 	}
 }
 

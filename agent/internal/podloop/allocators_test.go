@@ -28,8 +28,8 @@ func newStore() *state.MemoryStore { return state.Memory() }
 // allocator records its calls.
 type allocator struct {
 	name   string
-	refuse string // the pod that it refuses
-	fail   error  // of Restore
+	refuse string // name of a pod that it rejects
+	fail   error  // error of Restore
 	gate   chan struct{}
 	called func(types.UID)
 
@@ -139,11 +139,11 @@ func TestAllocators_RefusedByLaterAllocator(t *testing.T) {
 		require.Empty(t, late.log())
 		b.set()
 		b.awaitGone("gpu")
-		require.Equal(t, "admit gpu, release gpu", cpus.log(), "it has nothing to release")
+		require.Equal(t, "admit gpu, release gpu", cpus.log(), "a rejected pod must have nothing to release")
 	}, allocators(cpus, devices, late))
 }
 
-// The running version keeps its share when an edit is refused.
+// The running version keeps its allocation when an edit is rejected.
 func TestAllocators_RefusedEdit(t *testing.T) {
 	t.Parallel()
 	cpus, devices := &allocator{name: "cpus"}, &allocator{name: "devices"}
@@ -161,8 +161,8 @@ func TestAllocators_RefusedEdit(t *testing.T) {
 	}, allocators(cpus, devices))
 }
 
-// A pod ends while an allocator hangs: the release waits in the admission queue, but the pod's
-// worker does not wait.
+// A pod terminates while an allocator hangs: the release waits in the admission queue, but
+// the pod's worker does not wait.
 func TestAllocators_ReleaseWaitsForHangingAdmit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestAllocators_Restore(t *testing.T) {
 		b.set(append(pods, newPod("more", "web:1"))...)
 		b.awaitRunning("more")
 		require.Equal(t, "restore db with 1 containers, restore web with 1 containers, admit web, admit db, admit more", cpus.log(),
-			"what has ended has no share, and what runs comes first")
+			"terminated pods must have no allocation, and running pods must be restored first")
 		require.Equal(t, "offered, admitted (adopted)", b.recorder.takeMoves("web"))
 		b.stop()
 

@@ -19,7 +19,8 @@ const (
 	// after a container was started. idlePeriod is that time while no container is started.
 	savePeriod = 2 * time.Second
 	idlePeriod = time.Hour
-	// saveRetry is the time after a failed save. A disk may be full for long.
+	// saveRetry is the time until the next attempt after a failed save. It is long, because a disk
+	// may be full for a long time.
 	saveRetry = time.Minute
 )
 

@@ -35,7 +35,7 @@ type bed struct {
 	store    *state.MemoryStore
 	root     string
 	sources  map[string]*testSource
-	places   atomic.Int64 // pods that the node has room for
+	places   atomic.Int64 // number of pods that admission accepts
 	cancel   context.CancelFunc
 	ended    chan error
 	recorder *recorder
@@ -57,7 +57,7 @@ func (s *testSource) run(ctx context.Context, set func(context.Context, []*corev
 	}
 }
 
-// recorder has what the loop reports.
+// recorder records the reports of the loop.
 type recorder struct {
 	mu       sync.Mutex
 	moves    []string
@@ -94,7 +94,7 @@ func (r *recorder) Forget(uid types.UID) {
 	delete(r.statuses, uid)
 }
 
-// takeMoves returns the moves of a pod since the last call.
+// takeMoves returns the state changes of a pod since the last call.
 func (r *recorder) takeMoves(name string) (moves string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +140,8 @@ func newNode(t *testing.T) *fakecri.Node {
 	return n
 }
 
-// inBubble runs f with a running loop, whose source "file" has answered with no pods.
+// inBubble runs f with a running loop, whose source "file" has delivered an empty list of
+// pods.
 func inBubble(t *testing.T, f func(b *bed), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -253,7 +254,7 @@ func (b *bed) awaitPod(name, what string, ok func(Pod) bool) Pod {
 	return Pod{}
 }
 
-// awaitGone waits until a pod is not known any more.
+// awaitGone waits until the loop no longer has a pod.
 func (b *bed) awaitGone(name string) {
 	b.t.Helper()
 	b.eventually("pod "+name+" is gone", func() bool {
@@ -270,10 +271,10 @@ func (b *bed) eventually(what string, ok func() bool) {
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 	}
-	require.Fail(b.t, "never: "+what)
+	require.Fail(b.t, "condition never became true: "+what)
 }
 
-// images returns the images of the containers that run, by pod name.
+// images returns the images of running containers, by pod name.
 func (b *bed) images(name string) (images []string) {
 	b.t.Helper()
 	list, err := b.node.ListContainers(b.t.Context(), &runtimeapi.ContainerFilter{
@@ -296,7 +297,8 @@ func (b *bed) sandboxes() int {
 	return len(boxes)
 }
 
-// ordinaryPods makes static pods like those of an API server, so that none preempts another.
+// ordinaryPods gives static pods the priority of ordinary pods, so that no pod preempts another
+// pod.
 func ordinaryPods(c *Config) { c.OrdinaryStaticPods = true }
 
 func noHousekeeping(c *Config) { c.manual = true }
@@ -310,7 +312,7 @@ func twoSources(names ...string) func(*Config) {
 	}
 }
 
-// newPod returns a pod named after its UID.
+// newPod returns a pod whose UID is its name with the prefix "uid-".
 func newPod(name, image string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
@@ -339,7 +341,7 @@ func restart(policy corev1.RestartPolicy) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }
 }
 
-// unsupported gives a pod a field that is not supported.
+// unsupported sets an unsupported field of a pod.
 func unsupported(p *corev1.Pod) {
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{
 		Name: "disk", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nfs", Path: "/"}},

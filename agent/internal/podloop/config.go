@@ -174,13 +174,21 @@ type Node struct {
 // Observers has optional callbacks for the events of all parts. They must not block.
 type Observers struct {
 	// Pod is called for each change of a pod's state, one at a time and in order.
-	Pod        func(Move)
+	Pod func(Move)
+	// Edited is called when an admitted pod has a new definition with another spec. The new
+	// definition has not gone through admission yet.
+	Edited func(before, after *corev1.Pod)
+	// Searched is called after each search of the disk for files of pods without a record. found is
+	// the number of pods with such files. remaining is the number of these pods that an earlier
+	// search has already found.
+	Searched   func(found, remaining int)
 	Admission  lifecycle.AdmitObserver
 	Preemption lifecycle.NodeObserver
 	Workers    podworker.Observer
 	Runner     podrunner.Observer
 	Hooks      lifecycle.HookObserver
 	Images     images.Observer
+	Volumes    volumes.Observer
 	PLEG       pleg.Observer
 	Probes     prober.Observer
 	Statuses   status.Observer
@@ -238,6 +246,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Observers.Pod == nil {
 		c.Observers.Pod = func(Move) {}
+	}
+	if c.Observers.Edited == nil {
+		c.Observers.Edited = func(*corev1.Pod, *corev1.Pod) {}
+	}
+	if c.Observers.Searched == nil {
+		c.Observers.Searched = func(int, int) {}
 	}
 	if c.Node.Relisted == nil {
 		c.Node.Relisted = func(error) {}

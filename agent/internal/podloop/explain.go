@@ -20,7 +20,7 @@ import (
 var ErrUnknownPod = errors.New("the pod is unknown")
 
 // Explain returns why a pod is in its state, and what the agent will do next.
-func (l *Loop) Explain(_ context.Context, uid types.UID) (Explanation, error) {
+func (l *Loop) Explain(ctx context.Context, uid types.UID) (Explanation, error) {
 	r, known := l.record(uid)
 	if !known {
 		return Explanation{}, fmt.Errorf("explain pod %s: %w", uid, ErrUnknownPod)
@@ -35,16 +35,17 @@ func (l *Loop) Explain(_ context.Context, uid types.UID) (Explanation, error) {
 		x.restarts, x.pulls = l.delays(&x.out.Pod, x.waiting, x.now)
 		x.probes = l.Probes(uid)
 		x.due, _ = l.deadline.Due(r.pod)
-		x.out.Plan = l.planOf(r.pod, x.out.Pod.Runtime)
+		x.out.Plan = l.planOf(ctx, r.pod, x.out.Pod.Runtime)
 	}
 	return x.explain(), nil
 }
 
 // planOf returns what the next sync of a pod would do in the runtime. It returns an empty string
 // if the sync would do nothing.
-func (l *Loop) planOf(pod *corev1.Pod, observed *podcache.Status) string {
+func (l *Loop) planOf(ctx context.Context, pod *corev1.Pod, observed *podcache.Status) string {
 	actions := podrunner.Plan(podrunner.Input{
 		Pod: l.allocated(pod), Status: observed, Backoff: l.restarts.Until, Probes: l.probes.results,
+		Replaced: l.runner.Replaced(ctx, pod.UID),
 	})
 	if actions.Empty() && len(actions.Waiting) == 0 {
 		return ""

@@ -35,7 +35,7 @@ func (x *explainer) container(c containerOf) {
 	_, waits := x.waiting[c.name]
 	switch {
 	case s.State.Running != nil && c.kind == initContainer:
-		x.because("%s is running, and the containers after it wait until it has ended", c.title())
+		x.because("%s is running; the following containers start when it has ended", c.title())
 	case s.State.Running != nil:
 		if c.kind == regularContainer && !s.Ready {
 			x.because("%s is running but not ready", c.title())

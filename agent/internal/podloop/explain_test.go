@@ -32,8 +32,8 @@ func terminated(name string, code, signal int32, reason string) corev1.Container
 	}}}
 }
 
-// explained returns a pod in a state with these container statuses. A name that starts with i
-// is that of an init container, with s of a sidecar, with e of an ephemeral container.
+// explained returns an explainer of a pod in a state with these container statuses. The first
+// letter of a name is the kind of the container: i for init, s for sidecar, e for ephemeral.
 func explained(state State, statuses ...corev1.ContainerStatus) *explainer {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
 	for _, s := range statuses {
@@ -82,7 +82,7 @@ func TestExplain_Containers(t *testing.T) {
 		"without a status": {[]corev1.ContainerStatus{{Name: "a"}}, []string{"container a waits: it was not started yet"}},
 		"init container": {
 			[]corev1.ContainerStatus{runs("i", false), waits("a", "PodInitializing")},
-			[]string{"init container i is running, and the containers after it wait until it has ended", "container a waits: PodInitializing: because"},
+			[]string{"init container i is running; the following containers start when it has ended", "container a waits: PodInitializing: because"},
 		},
 		"failed init container": {
 			[]corev1.ContainerStatus{terminated("i", 2, 0, ""), runs("a", true)},
@@ -116,10 +116,10 @@ func TestExplain_WaitingIsNewerThanTheStatus(t *testing.T) {
 	later, due := explainedAt.Add(time.Minute), explainedAt.Add(30*time.Second)
 	x.restarts, x.pulls, x.due = map[string]time.Time{"a": later}, map[string]time.Time{"b": explainedAt}, due
 	x.r.pod.Spec.ActiveDeadlineSeconds = new(int64(60))
-	x.unanswered, x.r.adopted = errors.New("not every source has answered yet: waiting for api"), true
+	x.unanswered, x.r.adopted = errors.New("not every source has defined its pods yet: waiting for api"), true
 	e := x.explain()
 	require.Equal(t, []string{
-		"not every source has answered yet: waiting for api",
+		"not every source has defined its pods yet: waiting for api",
 		"container a waits: CrashLoopBackOff: back-off 10s",
 		"container a last ended with exit code 1 (Error) at 2026-01-02T03:04:05Z",
 		"container b waits: ImagePullBackOff: no such image",
@@ -166,7 +166,7 @@ func TestExplain_Retries(t *testing.T) {
 	}
 }
 
-// probed has runs five seconds apart, the last one now.
+// probed returns a probe whose runs are five seconds apart, the last one now.
 func probed(kind prober.Kind, spec corev1.Probe, result prober.Result, outcomes ...prober.Outcome) Probe {
 	spec.PeriodSeconds = 5
 	p := Probe{Container: "a", Kind: kind, Spec: &spec, Result: result}
@@ -188,7 +188,7 @@ func TestExplain_Probes(t *testing.T) {
 	many := corev1.Probe{FailureThreshold: 10}
 	for name, c := range map[string]struct {
 		probe     Probe
-		why, next string // without the title of the probe
+		why, next string // without the heading of the probe
 	}{
 		"two of three":    {probed(liveness, corev1.Probe{}, success, ok, bad, bad), "fails, 2 of 3 failures: HTTP 500", "; after 1 more failure the container is killed"},
 		"one of three":    {probed(readiness, corev1.Probe{}, success, bad, ok, bad), "fails, 1 of 3 failures: HTTP 500", "; after 2 more failures the container counts as not ready"},
@@ -234,7 +234,7 @@ func TestExplain_ProbesOfAnEarlierContainer(t *testing.T) {
 	x := explained(Admitted, runs("a", false))
 	x.probes = []Probe{old}
 	require.Equal(t, []string{"container a is running but not ready", "the readiness probe of container a has not run yet"}, x.explain().Why)
-	require.Len(t, old.Runs, 1, "the argument is not modified")
+	require.Len(t, old.Runs, 1, "the argument must not be modified")
 	x = explained(Admitted, waits("a", "CrashLoopBackOff"))
 	x.probes = []Probe{old}
 	require.Equal(t, []string{"container a waits: CrashLoopBackOff: because"}, x.explain().Why)

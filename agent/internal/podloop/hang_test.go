@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// hangs is an admission handler that hangs on pods whose name starts with "hang" until the gate
-// is closed. It observes its context or ignores it.
+// hangs adds an admission handler that hangs on pods whose name starts with "hang" until the
+// gate is closed. The handler observes its context or ignores it.
 func hangs(gate chan struct{}, follows string) func(*Config) {
 	return func(c *Config) {
 		c.Admission = append(c.Admission, lifecycle.NamedHandler{Name: "vendor", Handler: lifecycle.AdmitFunc(
@@ -67,7 +67,7 @@ func TestHungHandler_DoesNotDelayEviction(t *testing.T) {
 		web, _ := b.Find("uid-web")
 		require.NoError(b.t, b.Evict(b.t.Context(), web, podworker.KillOptions{Grace: new(time.Second)}))
 		require.Less(b.t, time.Since(began), 5*time.Second)
-		b.eventually("what it has left is removed", func() bool { return b.CleanedUp("uid-web") })
+		b.eventually("the pod's leftovers are removed", func() bool { return b.CleanedUp("uid-web") })
 		require.Less(b.t, time.Since(began), 10*time.Second)
 	})
 }
@@ -95,7 +95,7 @@ func TestHungHandler_DoesNotDelayExplain(t *testing.T) {
 func TestHungHandler_DoesNotDelayAdmittedPods(t *testing.T) {
 	inHang(t, func(b *bed) {
 		require.NoError(b.t, b.node.Kill("default/web/main", 1))
-		b.eventually("it restarts", func() bool {
+		b.eventually("the container restarts", func() bool {
 			p, _ := b.Pod("uid-web")
 			return len(p.Spec.Status.ContainerStatuses) > 0 && p.Spec.Status.ContainerStatuses[0].RestartCount == 1 && len(b.images("web")) == 1
 		})
@@ -125,7 +125,8 @@ func (b *bed) check(name string) Check {
 	return Check{}
 }
 
-// An answer after the deadline counts as a refusal, and the next pods are handled then.
+// A result after the deadline counts as a rejection, and the next pods are handled at the
+// deadline.
 func TestAdmissionQueue_Deadline(t *testing.T) {
 	t.Parallel()
 	for _, follows := range []string{"follows its ctx", "ignores its ctx"} {
@@ -149,7 +150,7 @@ func TestAdmissionQueue_Deadline(t *testing.T) {
 	}
 }
 
-// An admission that is interrupted by the end of the agent refuses no pod.
+// An admission that is interrupted because the agent stops does not reject the pod.
 func TestAdmissionQueue_StopsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,7 +179,7 @@ func TestAdmissionQueue_CostIsLinearInOfferedPods(t *testing.T) {
 			pods = append(pods, newPod(fmt.Sprintf("p%04d", i), "web:1"))
 		}
 		b.set(pods...)
-		b.eventually("all have an answer", func() bool { return b.admissionQueue.isIdle() })
+		b.eventually("every pod is admitted or refused", func() bool { return b.admissionQueue.isIdle() })
 		states := map[State]int{}
 		for _, p := range b.Pods() {
 			states[p.State]++
@@ -210,7 +211,7 @@ func TestPreemption(t *testing.T) {
 		require.Equal(t, corev1.PodFailed, p.Spec.Status.Phase)
 		require.Equal(t, lifecycle.Preempting, p.Spec.Status.Reason)
 		require.True(t, b.recorder.hasEvent(lifecycle.PreemptingMessage))
-		// The place is not free any more.
+		// The critical pod has used the free place.
 		b.give(podspec.SourceAPI, newPod("web", "slow:1"), critical, newPod("other", "web:1"))
 		b.await("other", Refused)
 	}, twoSources(podspec.SourceFile, podspec.SourceAPI))
@@ -251,8 +252,8 @@ func TestKill(t *testing.T) {
 		require.WithinDuration(t, time.Now().Add(29*time.Second), e.Next[1].At, time.Second)
 		require.NoError(t, b.Kill(b.t.Context(), "uid-web", podworker.KillOptions{}))
 		require.Equal(t, Ended, b.await("web", Ended).State)
-		require.NoError(t, b.Kill(b.t.Context(), "uid-web", podworker.KillOptions{}), "it has ended")
-		require.Equal(t, 1, b.sandboxes(), "what is left stays while the pod is defined")
+		require.NoError(t, b.Kill(b.t.Context(), "uid-web", podworker.KillOptions{}), "killing a terminated pod must succeed")
+		require.Equal(t, 1, b.sandboxes(), "the sandbox must be kept while the pod is defined")
 		require.ErrorContains(t, b.Kill(b.t.Context(), "nobody", podworker.KillOptions{}), "the pod is unknown")
 	})
 }
@@ -304,7 +305,7 @@ func TestSync_FromAnyHook(t *testing.T) {
 	var running atomic.Pointer[bed]
 	var calls atomic.Int64
 	sync := func(types.UID) {
-		if b := running.Load(); b != nil && calls.Add(1) < 100 { // a sink that always calls is always called again
+		if b := running.Load(); b != nil && calls.Add(1) < 100 { // a sink that always calls the loop is always called again
 			b.Sync("uid-web", "uid-nobody")
 			b.SyncAll()
 		}

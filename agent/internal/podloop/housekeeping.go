@@ -29,9 +29,9 @@ const (
 type housekeeping struct {
 	*Loop
 	searched time.Time // time of the last disk search
-	// cleared are the pods without a record whose removal searchDisk has already requested,
-	// as long as files of them exist. They are not removed again: the files that are left do
-	// not belong to this agent.
+	// cleared has the pods without a record whose removal searchDisk has already requested and
+	// whose files still exist. searchDisk does not request their removal again: the remaining files
+	// do not belong to this agent.
 	cleared map[types.UID]bool
 }
 
@@ -124,13 +124,19 @@ func (h *housekeeping) searchDisk(ctx context.Context) {
 	}
 	h.searched = h.cfg.Clock.Now()
 	maps.DeleteFunc(h.cleared, func(uid types.UID, _ bool) bool { return h.isKnown(uid) || !slices.Contains(found, uid) })
+	orphans, remaining := 0, len(h.cleared)
 	for _, uid := range found {
-		if h.cleared[uid] || h.isKnown(uid) {
+		if h.isKnown(uid) {
+			continue
+		}
+		orphans++
+		if h.cleared[uid] {
 			continue
 		}
 		h.cleared[uid] = true
 		h.post(func() { h.apply(event{kind: evFound, uid: uid, status: &podcache.Status{UID: uid}}) })
 	}
+	h.cfg.Observers.Searched(orphans, remaining)
 }
 
 // removePod removes all remaining data of a pod.

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// The normal life of a pod does not need housekeeping.
+// A pod's life without faults does not depend on housekeeping.
 func TestLife_WithoutHousekeeping(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
@@ -23,12 +23,12 @@ func TestLife_WithoutHousekeeping(t *testing.T) {
 		require.Equal(t, "offered, admitted", b.recorder.takeMoves("web"))
 
 		b.set(newPod("web", "web:2"))
-		b.eventually("the edit runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.eventually("a container with the new image runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
 		b.awaitRunning("web")
 
 		b.set(newPod("web", "web:2", unsupported))
 		b.eventually("the edit is refused", func() bool { return b.recorder.hasEvent("UnsupportedFields: The changed pod was not admitted") })
-		require.Equal(t, []string{"web:2"}, b.images("web"), "the running version goes on")
+		require.Equal(t, []string{"web:2"}, b.images("web"), "the running version must continue to run")
 		e, err := b.Explain(b.t.Context(), p.Spec.UID)
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(e.Why, "\n"), "the change of its spec was not admitted, and the previous version keeps running: UnsupportedFields")
@@ -45,8 +45,8 @@ func TestLife_WithoutHousekeeping(t *testing.T) {
 		b.awaitRunning("web")
 		require.Equal(t, "offered, admitted", b.recorder.takeMoves("web"))
 		b.set()
-		b.set(newPod("web", "web:3")) // before it has ended
-		b.eventually("it runs again", func() bool { return strings.Join(b.images("web"), "") == "web:3" })
+		b.set(newPod("web", "web:3")) // before the pod has terminated
+		b.eventually("the pod runs again, with the new image", func() bool { return strings.Join(b.images("web"), "") == "web:3" })
 		require.Equal(t, "ending, ended, offered, admitted", b.recorder.takeMoves("web"))
 	}, noHousekeeping)
 }
@@ -57,18 +57,18 @@ func TestLife_PodRunsToCompletion(t *testing.T) {
 		job := newPod("job", "job:1", restart(corev1.RestartPolicyNever))
 		b.set(job)
 		b.await("job", Ended)
-		b.eventually("it has succeeded", func() bool {
+		b.eventually("the pod has succeeded", func() bool {
 			c, ok := b.recorder.published(job.UID)
 			return ok && c.New.Phase == corev1.PodSucceeded && c.Finished
 		})
-		require.Equal(t, 1, b.sandboxes(), "its containers stay for their logs")
+		require.Equal(t, 1, b.sandboxes(), "the containers must be kept because of their logs")
 		time.Sleep(3 * time.Minute)
 		require.Equal(t, Ended, b.await("job", Ended).State)
 
 		edited := newPod("job", "job:1", restart(corev1.RestartPolicyNever), func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"x"} })
 		b.set(edited)
 		time.Sleep(time.Minute)
-		require.Equal(t, edited.Spec, b.await("job", Ended).Spec.Spec, "its definition is kept, and it does not run again")
+		require.Equal(t, edited.Spec, b.await("job", Ended).Spec.Spec, "the edit must be stored, and the pod must not run again")
 		require.Equal(t, "offered, admitted, ending, ended", b.recorder.takeMoves("job"))
 
 		b.set()
@@ -101,7 +101,7 @@ func TestLife_RefusedPodIsUndefinedAndDefinedAgain(t *testing.T) {
 		}
 		b.recorder.takeMoves("c")
 
-		b.set(c) // a is removed, and the admission of c is retried when a has ended
+		b.set(c) // a is removed, and the admission of c is retried after a has terminated
 		p = b.awaitRunning("c")
 		require.Empty(t, p.Spec.Status.Reason)
 		require.Equal(t, "offered, admitted", b.recorder.takeMoves("c"))
@@ -137,14 +137,14 @@ func TestLife_SameName(t *testing.T) {
 		b.awaitRunning("web")
 		b.set(newPod("web", "web:2", withUID("two")))
 		time.Sleep(10 * time.Second)
-		require.Equal(t, []string{"slow:1"}, b.images("web"), "the next pod of a name waits for the end of the one before")
-		b.eventually("the next one runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
-		b.eventually("the one before is gone", func() bool { _, known := b.Pod("one"); return !known })
+		require.Equal(t, []string{"slow:1"}, b.images("web"), "a pod must wait until the previous pod of the same name has terminated")
+		b.eventually("the next pod runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.eventually("the previous pod is removed", func() bool { _, known := b.Pod("one"); return !known })
 	}, noHousekeeping)
 }
 
-// An edit of a pod that has not started yet, because another pod of its name is ending, does
-// not end any pod for good.
+// If a pod is edited before it has started, because another pod of its name is terminating,
+// no pod is terminated permanently.
 func TestLife_SameNamePodThatNeverStarted(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
@@ -152,8 +152,8 @@ func TestLife_SameNamePodThatNeverStarted(t *testing.T) {
 		b.awaitRunning("web")
 		b.set(newPod("web", "web:2", withUID("two")))
 		b.set(newPod("web", "web:3", withUID("three")))
-		b.eventually("the last one runs", func() bool { return strings.Join(b.images("web"), "") == "web:3" })
-		b.eventually("the others are gone", func() bool { return len(b.Pods()) == 1 })
+		b.eventually("the last pod runs", func() bool { return strings.Join(b.images("web"), "") == "web:3" })
+		b.eventually("the other pods are removed", func() bool { return len(b.Pods()) == 1 })
 	})
 }
 
@@ -169,7 +169,7 @@ func TestLife_UnsupportedVolumeOfAnEdit(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, []string{"web:1"}, b.images("web"))
 		b.set(newPod("web", "web:2"))
-		b.eventually("a good edit runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.eventually("a container with the image of the valid edit runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
 	})
 }
 
@@ -179,7 +179,7 @@ func TestLife_APIPod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		give := func(pods []*corev1.Pod) { b.give(podspec.SourceAPI, pods...) }
 		give(nil)
-		// An annotation makes no static pod of it.
+		// The annotation must not make the pod a static pod.
 		mask := func(p *corev1.Pod) { p.Annotations = map[string]string{podspec.SourceAnnotation: podspec.SourceFile} }
 		give(api(newPod("web", "web:1", mask)))
 		p := b.awaitRunning("web")
@@ -189,7 +189,7 @@ func TestLife_APIPod(t *testing.T) {
 		give(api(newPod("web", "web:1", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} })))
 		require.Equal(t, "b", b.awaitRunning("web").Spec.Labels["a"])
 		give(api(newPod("web", "web:2")))
-		b.eventually("the edit runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.eventually("a container with the new image runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
 		b.recorder.takeMoves("web")
 
 		give(api(newPod("web", "web:2", deletedIn(30))))
@@ -210,7 +210,7 @@ func TestLife_APIPod(t *testing.T) {
 		b.places.Store(2)
 		b.NodeChanged()
 		time.Sleep(time.Minute)
-		require.Equal(t, Refused, b.await("late", Refused).State, "the refusal of an API pod is final")
+		require.Equal(t, Refused, b.await("late", Refused).State, "the rejection of an API pod must be final")
 		give(api(newPod("first", "web:1"), newPod("late", "web:1", deletedIn(0))))
 		b.await("late", Removed)
 		b.eventually("the sink knows", func() bool {
@@ -220,7 +220,7 @@ func TestLife_APIPod(t *testing.T) {
 	}, twoSources(podspec.SourceFile, podspec.SourceAPI), noHousekeeping)
 }
 
-// A shorter grace period takes effect while a pod is ending.
+// A shorter grace period takes effect while a pod terminates.
 func TestLife_APIPodIsDeletedFaster(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {

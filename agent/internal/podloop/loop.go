@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/internal/loop"
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -31,6 +32,7 @@ type Loop struct {
 	cache          *podcache.Cache
 	pleg           *pleg.Generator
 	runner         *podrunner.Runner
+	images         *images.Manager
 	workers        *podworker.Workers
 	probes         *probes
 	hooks          *lifecycle.HookRunner
@@ -49,11 +51,12 @@ type Loop struct {
 	housekeepingLoop *loop.Loop // runs the passes of housekeeping
 	qos              *loop.Loop // sets the cgroup shares of the QoS classes
 
-	queue    *queue
-	hasRun   atomic.Bool
-	stopping atomic.Bool   // StopPods has been called
-	listed   chan struct{} // closed when the first relist is complete
-	stopped  chan struct{} // closed when Run returns
+	queue       *queue
+	hasRun      atomic.Bool
+	manualPulls atomic.Uint64 // number of calls of Pull
+	stopping    atomic.Bool   // StopPods has been called
+	listed      chan struct{} // closed when the first relist is complete
+	stopped     chan struct{} // closed when Run returns
 
 	// The following fields belong to the goroutine of the event queue.
 	removals func(types.UID) // starts the removal of a pod
@@ -141,6 +144,8 @@ func (l *Loop) perform(r record, d do) {
 	case doRefuseEdit:
 		l.cfg.Events.Eventf(d.pod, corev1.EventTypeWarning, d.result.Reason,
 			"The changed pod was not admitted; the previous version keeps running: %s", d.result.Message)
+	case doReportEdit:
+		l.cfg.Observers.Edited(d.before, d.pod)
 	case doUnrefuse:
 		l.statuses.RemovePodStatus(r.uid)
 	case doPublish:

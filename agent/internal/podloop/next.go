@@ -1,6 +1,8 @@
 package podloop
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -8,6 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/status"
 )
 
 // next returns the record of a pod after an event, and the actions to carry out, in order. It is
@@ -151,6 +154,9 @@ func (s *step) edited(e event) {
 		s.do(doUpdate)
 		return
 	}
+	if before := cmp.Or(s.newer, s.pod); !sameSpec(before, e.pod) {
+		s.todo = append(s.todo, do{action: doReportEdit, pod: e.pod, before: before})
+	}
 	s.newer, s.refusal = e.pod, lifecycle.PodAdmitResult{}
 	s.requestEditAdmission()
 }
@@ -206,17 +212,29 @@ func (s *step) endUnadmitted(e event, why string) {
 	s.removeIfDue()
 }
 
-// reconciled handles a definition in which only the status has changed.
+// reconciled handles a definition in which only the status has changed. If a readiness gate has
+// changed, the next sync of the pod computes its condition Ready again.
 func (s *step) reconciled(e event) {
 	switch {
 	case s.state == Gone:
 		return
 	case s.newer != nil:
 		s.newer = e.pod
+		s.pod = withStatus(s.pod, &e.pod.Status)
 	default:
 		s.pod = e.pod
 	}
+	if s.state == Admitted && status.NeedToReconcilePodReadiness(s.pod) {
+		s.do(doSync)
+	}
 	s.do(doPublish)
+}
+
+// withStatus returns a copy of a pod that shares the status with another version of the pod.
+func withStatus(pod *corev1.Pod, s *corev1.PodStatus) *corev1.Pod {
+	next := *pod
+	next.Status = *s
+	return &next
 }
 
 // answered handles the result of an admission.
@@ -309,7 +327,7 @@ func (s *step) phaseChanged(e event) {
 	switch e.phase {
 	case podworker.Terminating:
 		if s.state == Admitted {
-			s.setState(Ending, "its containers have ended, or it must not run any longer")
+			s.setState(Ending, "its containers have ended, or the pod must be stopped")
 		}
 	case podworker.Terminated:
 		s.podEnded()

@@ -35,8 +35,8 @@ func noPlace() lifecycle.PodAdmitResult {
 	return lifecycle.PodAdmitResult{Reason: "OutOfpods", Message: "no place"}
 }
 
-// exampleRecords are the states in which the table of testdata/next starts, for both kinds of
-// pods.
+// exampleRecords returns the initial states of the tables in testdata/next, for static and
+// API pods.
 func exampleRecords(source string) []struct {
 	name string
 	record
@@ -81,11 +81,19 @@ func exampleRecords(source string) []struct {
 	}
 }
 
-// exampleEvents are the events of testdata/next, by name.
+// exampleEvents returns the events of the tables in testdata/next, by name.
 func exampleEvents(source string) map[string]event {
 	admitted := lifecycle.PodAdmitResult{Admit: true}
 	deletedPod := testPod(source, "web:1", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} })
 	labelled := testPod(source, "web:1", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} })
+	// The pod has a readiness gate, whose condition has become True since Ready was computed.
+	gate := testPod(source, "web:1", func(p *corev1.Pod) {
+		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: "example.com/gate", Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse},
+		}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Ready: true}}
+	})
 	status := &podcache.Status{UID: "u", Namespace: "default", Name: "web"}
 	return map[string]event{
 		"defined":               {kind: evDefined, pod: testPod(source, "web:3"), source: source},
@@ -94,6 +102,7 @@ func exampleEvents(source string) map[string]event {
 		"deleted":               {kind: evDeleted, pod: deletedPod, source: source},
 		"deleted, it runs":      {kind: evDeleted, pod: deletedPod, source: source, runs: true},
 		"reconciled":            {kind: evReconciled, pod: labelled, source: source},
+		"reconciled, a gate":    {kind: evReconciled, pod: gate, source: source},
 		"undefined":             {kind: evUndefined},
 		"undefined, it runs":    {kind: evUndefined, runs: true},
 		"admitted":              {kind: evAnswered, version: 1, result: admitted},
@@ -119,7 +128,7 @@ func exampleEvents(source string) map[string]event {
 func (a action) String() string {
 	return [...]string{
 		"request admission", "release", "start", "update", "sync", "stop", "resume", "stopOrphan", "refuse", "refuseEdit",
-		"unrefuse", "publish", "terminate", "ended", "remove", "forget", "forgetWorker",
+		"unrefuse", "reportEdit", "publish", "terminate", "ended", "remove", "forget", "forgetWorker",
 	}[a]
 }
 
@@ -175,7 +184,7 @@ func TestNext(t *testing.T) {
 		for _, r := range exampleRecords(source) {
 			before := show(r.record, nil)
 			after, todo := next(r.record, e)
-			require.Equal(t, before, show(r.record, nil), "next is pure")
+			require.Equal(t, before, show(r.record, nil), "next must not modify its argument")
 			if got := show(after, todo); got != before {
 				fmt.Fprintf(&b, "%-35s -> %s\n", r.name, got)
 			}

@@ -32,7 +32,7 @@ func TestExplain_WaitingContainers(t *testing.T) {
 		pod := newPod("web", "crash:1", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(3600)) })
 		b.set(pod)
 		var e Explanation
-		b.eventually("it backs off", func() bool {
+		b.eventually("the container is in CrashLoopBackOff", func() bool {
 			e, _ = b.Explain(b.t.Context(), pod.UID)
 			return strings.Contains(strings.Join(e.Why, "\n"), "container main waits: CrashLoopBackOff")
 		})
@@ -52,7 +52,7 @@ func TestExplain_Pulls(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		require.NoError(b.t, b.node.Fail("PullImage", fakecri.Fault{Err: grpcstatus.Error(codes.Unavailable, "no registry")}))
 		b.set(newPod("web", "web:1"))
-		b.eventually("its pull waits", func() bool {
+		b.eventually("the pull waits for its back-off", func() bool {
 			e, err := b.Explain(b.t.Context(), "uid-web")
 			require.NoError(b.t, err)
 			return len(e.Next) > 0 && e.Next[0].What == "the image of container main is pulled again"
@@ -77,7 +77,7 @@ func TestBackoffs_SurviveRestarts(t *testing.T) {
 	})
 }
 
-// fullStore is a store whose disk is full as long as full is set.
+// fullStore is a store whose writes fail while full is set.
 type fullStore struct {
 	*state.MemoryStore
 	full bool
@@ -139,22 +139,22 @@ func TestProbes(t *testing.T) {
 	}
 	inRestarts(t, func(b *bed) {
 		b.set(pod)
-		b.eventually("it is ready", func() bool { return ready(b) })
+		b.eventually("the pod is ready", func() bool { return ready(b) })
 	}, func(b *bed) {
 		b.set(pod)
 		b.awaitRunning("web")
-		require.True(b.t, ready(b), "it stays ready over a restart of the agent")
+		require.True(b.t, ready(b), "the pod must stay ready after a restart of the agent")
 		time.Sleep(time.Minute)
 		require.True(b.t, ready(b))
 		require.NoError(b.t, b.node.SetHealthy("default/web/main", false))
-		b.eventually("its liveness probe has it restarted", func() bool {
+		b.eventually("the container is restarted because its liveness probe failed", func() bool {
 			p, _ := b.Pod(pod.UID)
 			return p.Spec.Status.ContainerStatuses[0].RestartCount == 1
 		})
 	})
 }
 
-// execs answers ExecSync.
+// execs is a runtime whose ExecSync returns a fixed result.
 type execs struct {
 	stdout string
 	err    error
@@ -196,7 +196,7 @@ func TestCommands(t *testing.T) {
 	require.EqualError(t, err, "down")
 }
 
-// failingSink refuses all statuses until it is healed.
+// failingSink rejects all statuses until healed is set.
 type failingSink struct{ healed atomic.Bool }
 
 func (s *failingSink) Publish(context.Context, status.Change) error {
@@ -214,13 +214,13 @@ func TestSink_Fails(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.set(newPod("web", "web:1"))
 		b.awaitRunning("web")
-		b.eventually("it is noted", func() bool { return len(b.check("statuses").Notes) > 0 })
+		b.eventually("the check of statuses has a note", func() bool { return len(b.check("statuses").Notes) > 0 })
 		require.Equal(b.t, "could not publish the statuses of 1 pods, will retry: the API server is down", b.check("statuses").Notes[0])
 		keys, err := b.store.Keys(b.t.Context(), "statuses/")
 		require.NoError(b.t, err)
 		require.Len(b.t, keys, 1)
 		sink.healed.Store(true)
-		b.eventually("it is well", func() bool { return len(b.check("statuses").Notes) == 0 })
+		b.eventually("the check of statuses has no note", func() bool { return len(b.check("statuses").Notes) == 0 })
 	}, func(c *Config) { c.Sink = sink })
 }
 
@@ -249,10 +249,10 @@ func TestCgroups_ClassesFollowThePods(t *testing.T) {
 		b.start()
 		b.set(newPod("web", "web:1"))
 		b.awaitRunning("web")
-		b.eventually("one pod", func() bool { return <-c.calls == 1 })
+		b.eventually("UpdateQoS is called with one pod", func() bool { return <-c.calls == 1 })
 		b.set()
 		b.awaitGone("web")
-		b.eventually("no pod", func() bool { return <-c.calls == 0 })
+		b.eventually("UpdateQoS is called with no pod", func() bool { return <-c.calls == 0 })
 		b.stop()
 	})
 }
@@ -284,6 +284,6 @@ func TestRuntime_Down(t *testing.T) {
 		b.await("web", Offered)
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
-		require.Error(b.t, b.StopPods(ctx, podworker.ShutdownConfig{}), "it can't know that nothing is left")
+		require.Error(b.t, b.StopPods(ctx, podworker.ShutdownConfig{}), "StopPods must fail, because it cannot know that no pod is running")
 	})
 }

@@ -39,7 +39,7 @@ func TestProblemOf(t *testing.T) {
 	require.EqualError(t, problemOf(nil), "a pod is nil")
 }
 
-// Pods that can't be run are ignored and named by Checks. The others run.
+// Invalid pods are ignored, and Checks names them. The other pods run.
 func TestSource_InvalidPods(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
@@ -59,6 +59,6 @@ func TestSource_InvalidPods(t *testing.T) {
 		require.Equal(b.t, "source file: a pod is nil", notes()[0])
 		require.Contains(b.t, notes()[1], `pod default/evil: metadata.uid "../x"`)
 		b.set(newPod("web", "app:1"))
-		b.eventually("no problem is left", func() bool { return len(notes()) == 0 })
+		b.eventually("the check has no notes any more", func() bool { return len(notes()) == 0 })
 	})
 }

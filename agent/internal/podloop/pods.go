@@ -133,7 +133,7 @@ func (l *Loop) unanswered() error {
 	if ready {
 		return nil
 	}
-	return fmt.Errorf("not every source has answered yet: waiting for %s", cmp.Or(strings.Join(l.merge.UnreadSources(), ", "), "its pods"))
+	return fmt.Errorf("not every source has defined its pods yet: waiting for %s", cmp.Or(strings.Join(l.merge.UnreadSources(), ", "), "its pods"))
 }
 
 // CleanedUp reports whether a pod has no sandbox, no container and no log left, and is not being

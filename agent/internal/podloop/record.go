@@ -162,6 +162,8 @@ const (
 	doRefuse
 	doRefuseEdit
 	doUnrefuse
+	// doReportEdit reports an edit of an admitted pod to the observer.
+	doReportEdit
 	// doPublish publishes the pod's status again, and doTerminate publishes it as the status of
 	// a completely removed pod.
 	doPublish
@@ -189,6 +191,7 @@ type do struct {
 	result lifecycle.PodAdmitResult
 	// status is set for doStopOrphan.
 	status *podcache.Status
+	before *corev1.Pod // for doReportEdit: the previous definition
 }
 
 // sameSpec reports whether two definitions of a pod have the same name and spec.

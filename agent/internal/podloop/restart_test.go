@@ -17,7 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// inRestarts runs before with an agent, and after with the next one on the same node.
+// inRestarts runs before with an agent, and after with the next agent on the same node.
 func inRestarts(t *testing.T, before, after func(b *bed), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestAdoption_EndedPod(t *testing.T) {
 		b.places.Store(1)
 		b.set(newPod("web", "web:1"), job)
 		p := b.await("job", Ended)
-		require.Equal(b.t, corev1.PodSucceeded, p.Spec.Status.Phase, "it was not asked about")
+		require.Equal(b.t, corev1.PodSucceeded, p.Spec.Status.Phase, "no allocator must be called for the terminated pod")
 		b.awaitRunning("web")
 		require.Equal(b.t, "admitted, ending, ended", b.recorder.takeMoves("job"))
 		b.set()
@@ -77,8 +77,9 @@ func TestAdoption_EndedPod(t *testing.T) {
 	}, ordinaryPods)
 }
 
-// If no status was saved for an ended pod, only its container shows that it has ended. Garbage
-// collection must keep the container until the pod was admitted.
+// If no status of a terminated pod was saved, only its container shows that it has
+// terminated. Garbage collection must keep the container until the pod has gone through
+// admission.
 func TestAdoption_EndedPodWithoutStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +95,7 @@ func TestAdoption_EndedPodWithoutStatus(t *testing.T) {
 		second := newBed(t, node, newStore(), root, hangs(gate, "ignores its ctx"))
 		second.start()
 		second.set(job)
-		time.Sleep(20 * time.Second) // a handler has 30 s
+		time.Sleep(20 * time.Second) // a handler has a deadline of 30 s
 		second.await("hang-job", Offered)
 		require.False(t, second.ContentRemovable("uid-hang-job"))
 		require.False(t, second.RuntimeRemovable("uid-hang-job"))
@@ -119,7 +120,8 @@ func TestAdoption_RefusedPod(t *testing.T) {
 	}, ordinaryPods)
 }
 
-// A running pod that is refused now is stopped, and goes through admission again afterwards.
+// A running pod that admission rejects now is stopped, and goes through admission again
+// afterwards.
 func TestAdoption_RunningPodIsRefused(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
@@ -133,10 +135,10 @@ func TestAdoption_RunningPodIsRefused(t *testing.T) {
 		e, err := b.Explain(b.t.Context(), "uid-web")
 		require.NoError(b.t, err)
 		require.Equal(b.t, "the containers that an earlier agent started are stopped", e.Next[0].What)
-		b.set(newPod("web", "web:2"), newPod("db", "slow:1", unsupported)) // while it is being stopped
+		b.set(newPod("web", "web:2"), newPod("db", "slow:1", unsupported)) // during the termination
 		b.awaitRunning("web")
 		require.Equal(b.t, []string{"web:2"}, b.images("web"))
-		b.eventually("what ran is stopped", func() bool { return len(b.images("db")) == 0 })
+		b.eventually("no container of the pod runs", func() bool { return len(b.images("db")) == 0 })
 		p = b.await("db", Refused)
 		require.Equal(b.t, corev1.PodFailed, p.Spec.Status.Phase)
 		require.Equal(b.t, "UnsupportedFields", p.Spec.Status.Reason)
@@ -171,7 +173,7 @@ func TestOrphans(t *testing.T) {
 		require.Equal(b.t, []string{"web:1"}, b.images("web"))
 		require.ErrorContains(b.t, b.check("sources").Err, "waiting for http")
 		b.give(podspec.SourceHTTP)
-		b.eventually("all is removed", func() bool { return b.sandboxes() == 0 && len(b.Pods()) == 0 })
+		b.eventually("all sandboxes and pods are removed", func() bool { return b.sandboxes() == 0 && len(b.Pods()) == 0 })
 		require.Equal(b.t, "ending (adopted), ended (adopted), gone (adopted)", b.recorder.takeMoves("web"))
 		require.Equal(b.t, "ended, gone", b.recorder.takeMoves("job"))
 		require.NoError(b.t, b.check("sources").Err)
@@ -181,7 +183,8 @@ func TestOrphans(t *testing.T) {
 	}, twoSources(podspec.SourceFile, podspec.SourceHTTP))
 }
 
-// A pod of the same name that an earlier agent started ends before the new one starts.
+// An earlier agent has started a pod of the same name. That pod terminates before the new pod
+// starts.
 func TestOrphans_SameName(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
@@ -191,12 +194,12 @@ func TestOrphans_SameName(t *testing.T) {
 		b.set(newPod("web", "web:2", withUID("two")))
 		time.Sleep(10 * time.Second)
 		require.Equal(b.t, []string{"slow:1"}, b.images("web"))
-		b.eventually("the new one runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.eventually("the new container runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
 	})
 }
 
-// The same if the runtime cannot return the status of the earlier pod at first: the agent must
-// not conclude that no pod of the name ran.
+// An earlier agent has started a pod of the same name, and at first the runtime cannot return the
+// status of that pod. The agent must not conclude that no pod of the name is running.
 func TestOrphans_SameNameWhenTheFirstInspectionFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,14 +216,15 @@ func TestOrphans_SameNameWhenTheFirstInspectionFails(t *testing.T) {
 		b.set(newPod("web", "web:2", withUID("two")))
 		time.Sleep(10 * time.Second)
 		require.Equal(t, []string{"slow:1"}, b.images("web"))
-		require.True(t, b.mayRun("one"), "its state in the runtime is unknown")
+		require.True(t, b.mayRun("one"), "a pod whose state in the runtime is unknown may be running")
 		node.ClearFaults("")
-		b.eventually("the new one runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.eventually("the new container runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
 		b.stop()
 	})
 }
 
-// A pod that is defined again while the pod found in the runtime is ending starts again.
+// A pod that was found in the runtime is defined again while it terminates. It must start
+// again.
 func TestOrphans_DefinedAgain(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
@@ -230,7 +234,7 @@ func TestOrphans_DefinedAgain(t *testing.T) {
 		b.set()
 		b.await("web", Ending)
 		b.set(newPod("web", "web:2"))
-		b.eventually("it runs again", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.eventually("the pod runs again", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
 	})
 }
 
@@ -243,7 +247,7 @@ func TestTakeOver(t *testing.T) {
 	}, func(b *bed) {
 		b.set(newPod("web", "web:1"))
 		b.awaitRunning("web")
-		b.eventually("the other is gone", func() bool { return b.sandboxes() == 1 })
+		b.eventually("the other sandbox is removed", func() bool { return b.sandboxes() == 1 })
 	}, func(c *Config) { c.TakeOver = true })
 }
 
@@ -272,7 +276,7 @@ func TestRemoval_BacksOff(t *testing.T) {
 
 		b.set(newPod("web", "web:2"))
 		time.Sleep(time.Minute)
-		require.Equal(b.t, Ended, b.await("web", Ended).State, "it begins when nothing of its earlier life is left")
+		require.Equal(b.t, Ended, b.await("web", Ended).State, "a restarted pod must start only after its previous sandbox has been removed")
 		e, err = b.Explain(b.t.Context(), "uid-web")
 		require.NoError(b.t, err)
 		require.Equal(b.t, "it starts again when its earlier run is completely removed", e.Next[1].What)
@@ -311,7 +315,7 @@ func TestStopPods_LeavesNothing(t *testing.T) {
 		require.Zero(b.t, b.sandboxes())
 		b.set(newPod("web", "slow:1"), newPod("late", "web:1"))
 		time.Sleep(time.Minute)
-		require.Equal(b.t, Offered, b.await("late", Offered).State, "a static pod waits")
+		require.Equal(b.t, Offered, b.await("late", Offered).State, "a static pod must wait")
 		require.ErrorContains(b.t, b.StopPods(b.t.Context(), podworker.ShutdownConfig{}), "already")
 		e, err := b.Explain(b.t.Context(), "uid-late")
 		require.NoError(b.t, err)
@@ -331,7 +335,7 @@ func TestStopPods_InStages(t *testing.T) {
 		require.NoError(b.t, b.StopPods(b.t.Context(), how))
 		p := b.await("web", Ended)
 		require.Equal(b.t, podworker.ReasonTerminated, p.Spec.Status.Reason)
-		require.Equal(b.t, 1, b.sandboxes(), "its logs stay")
+		require.Equal(b.t, 1, b.sandboxes(), "the sandbox must be kept because of the logs")
 		b.give(podspec.SourceAPI, newPod("web", "slow:1"), newPod("late", "web:1"))
 		require.Equal(b.t, podworker.ReasonNodeShutdown, b.await("late", Refused).Spec.Status.Reason)
 		require.Error(b.t, b.StopPods(b.t.Context(), podworker.ShutdownConfig{ShutdownGracePeriod: -1}))
@@ -362,15 +366,14 @@ func TestStopPods_Cancelled(t *testing.T) {
 				b.set(append(pods, newPod("late", "web:1"))...)
 				b.awaitRunning("late")
 				api, _ := b.Pod("uid-api")
-				require.Equal(b.t, corev1.PodFailed, api.Spec.Status.Phase, "an API pod has failed for good")
+				require.Equal(b.t, corev1.PodFailed, api.Spec.Status.Phase, "an API pod must have failed permanently")
 				require.False(b.t, api.State.MayRun())
 			}, twoSources(podspec.SourceFile, podspec.SourceAPI), ordinaryPods)
 		})
 	}
 }
 
-// The end of Run ends StopPods, whatever it is waiting for, so that a program can limit its
-// time.
+// StopPods returns when Run stops, in any phase, so that a program can limit its duration.
 func TestStopPods_EndsWithRun(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]string{"the runtime was never listed": "ListPodSandbox", "a container does not end": "StopContainer"} {

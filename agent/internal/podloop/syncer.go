@@ -94,6 +94,7 @@ func (l *Loop) generate(ctx context.Context, pod *corev1.Pod, observed *podcache
 		Previous:           previous,
 		Terminal:           at == stopped,
 		Waiting:            l.runner.Waiting(pod.UID),
+		Restarting:         l.runner.Restarting(ctx, observed),
 		Enforced:           l.runner.Enforced(ctx, pod.UID),
 		Devices:            l.runner.Health(pod.UID),
 		TerminationMessage: podrunner.TerminationMessage,

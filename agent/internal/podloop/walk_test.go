@@ -18,8 +18,8 @@ import (
 // none is the phase of a pod without a worker.
 const none = podworker.Phase(99)
 
-// world is a model of the parts around the record of one pod: a source, the admission queue, a
-// worker and the remover. Their reports arrive later, in order.
+// world is a model of the parts around the record of one pod: a source, the admission queue,
+// a worker and the remover. They deliver their reports later, in order.
 type world struct {
 	*require.Assertions
 	random *rand.Rand
@@ -30,12 +30,12 @@ type world struct {
 
 	posted         []event
 	admissionQueue []do
-	active         bool // in the admission queue's list
+	active         bool // in the list of the admission queue
 	worker         podworker.Phase
-	earlier        bool // an earlier agent's containers run
+	earlier        bool // containers of an earlier agent are running
 	removing       bool
-	answered       map[uint64]bool // versions that were admitted
-	endedOnce      bool            // the pod was started without a question
+	answered       map[uint64]bool // versions whose admission has finished
+	endedOnce      bool            // the pod had ended before its source defined it, so it was started without admission
 }
 
 func (w *world) runs() bool { return w.earlier || w.worker <= podworker.Terminating }
@@ -85,7 +85,7 @@ func (w *world) perform(r record, d do, e event) {
 		w.True(free, "no worker is forgotten that works")
 		w.False(w.removing)
 		w.worker = none
-	case doRefuse, doRefuseEdit, doUnrefuse, doPublish, doTerminate, doEnded:
+	case doRefuse, doRefuseEdit, doUnrefuse, doReportEdit, doPublish, doTerminate, doEnded:
 	}
 }
 
@@ -98,7 +98,7 @@ func (w *world) move(to podworker.Phase) {
 }
 
 // proceed lets the admission queue, the worker or the remover take a step, or delivers one of
-// their reports. It returns false if there is nothing to do.
+// their reports. It returns false if all of them are idle.
 func (w *world) proceed() bool {
 	var steps []func()
 	if len(w.posted) > 0 {
@@ -138,7 +138,7 @@ func (w *world) laneStep() {
 	}
 }
 
-// disturb applies an event from outside.
+// disturb applies an external event.
 func (w *world) disturb() {
 	pod := func(change ...func(*corev1.Pod)) *corev1.Pod {
 		return testPod(w.source, fmt.Sprintf("web:%d", w.random.IntN(3)), change...)
@@ -165,7 +165,7 @@ func (w *world) disturb() {
 		events = append(events, event{kind: evFound, status: &podcache.Status{UID: "u"}})
 	}
 	if w.worker == podworker.Syncing && w.random.IntN(3) == 0 {
-		w.move(podworker.Terminating) // it has run to its end
+		w.move(podworker.Terminating) // the pod terminates by itself
 		return
 	}
 	w.apply(events[w.random.IntN(len(events))])
@@ -208,7 +208,7 @@ func TestNext_RandomWalks(t *testing.T) {
 		case Removed, Gone:
 			require.False(t, w.active, rest)
 		case Offered, Ending:
-			require.Fail(t, "the pod is stuck", rest)
+			require.Fail(t, "the pod does not reach a final state", rest)
 		}
 		require.False(t, w.r.removing, rest)
 	}

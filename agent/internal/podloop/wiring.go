@@ -196,7 +196,7 @@ func (l *Loop) addImages(cfg *podrunner.Config) error {
 		Backoff: l.pulls, State: l.cfg.State, Events: l.cfg.Events,
 		Clock: l.cfg.Clock, Logger: l.cfg.Logger, Observer: l.cfg.Observers.Images,
 	})
-	cfg.Images = m
+	cfg.Images, l.images = m, m
 	return err
 }
 
@@ -210,6 +210,7 @@ func (l *Loop) addFolders(cfg *podrunner.Config) error {
 		Root: l.cfg.Root, Plugins: l.cfg.Volumes, Objects: l.cfg.Objects, Tokens: l.cfg.Tokens, Mounter: l.cfg.Mounter,
 		Allocatable: func() corev1.ResourceList { return l.cfg.Node.Facts().Allocatable },
 		Clock:       l.cfg.Clock,
+		Observer:    l.cfg.Observers.Volumes,
 	})
 	ids, errIDs := podrunner.NewIDRanges(podrunner.IDRangesConfig{PodRoot: filepath.Join(l.cfg.Root, "pods")})
 	cfg.Volumes, cfg.UserIDs = v, ids

@@ -122,9 +122,9 @@ type Probe struct {
 	Output     string     `json:"output,omitempty"`
 }
 
-// Event is a line of GET /agent/events. Number increases by one with each event of the agent process.
-// If equal events follow each other within a short time, they are one event with a higher
-// Count.
+// Event is a line of the response to GET /agent/events. Number increases by one with each event of
+// the agent process. If equal events follow each other within a short time, they are one event with
+// a higher Count.
 type Event struct {
 	Number    uint64    `json:"number"`
 	Time      time.Time `json:"time"`
@@ -155,7 +155,42 @@ type Step struct {
 	What string     `json:"what"`
 }
 
+// ImageList is the response to GET /agent/images.
+type ImageList struct {
+	Now time.Time `json:"now"`
+	// Items are the images, in the order in which garbage collection would delete them.
+	Items []Image `json:"items"`
+}
+
+// Image is an image in the runtime. The response to POST /agent/pull only has the fields ID, Tags,
+// Digests, SizeBytes and Pinned.
+type Image struct {
+	ID        string   `json:"id"`
+	Tags      []string `json:"tags,omitempty"`
+	Digests   []string `json:"digests,omitempty"`
+	SizeBytes uint64   `json:"sizeBytes"` // includes layers that other images share
+	// Pinned reports whether the runtime never deletes the image.
+	Pinned bool `json:"pinned,omitempty"`
+	// Containers is the number of containers that use the image.
+	Containers int `json:"containers,omitempty"`
+	// FirstSeen is when the agent first saw the image. LastUsed is when the agent last saw a
+	// container that uses the image, and is nil if the agent has seen no such container.
+	FirstSeen *time.Time `json:"firstSeen,omitempty"`
+	LastUsed  *time.Time `json:"lastUsed,omitempty"`
+	// Delete reports whether garbage collection would delete the image now. Reason is why it
+	// would delete or keep the image.
+	Delete bool   `json:"delete"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Restart is the response to POST /agent/restart: the pod whose restart was requested.
+type Restart struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
 // EventsLost is the Reason of the last event of a stream that ends because the client reads too
-// slowly. The Number of this event is the number of the last event before it that the client
-// has received.
+// slowly. The Number of this event is the number of the last event that the agent has sent to the
+// client before.
 const EventsLost = "EventsLost"

@@ -41,16 +41,21 @@ type ClientConfig struct {
 	// CAFile is the file with the CA certificates to verify an https server. Default: the CA
 	// certificates of the system.
 	CAFile string
+	// CertFile and KeyFile are the files with the certificate and the private key of the client,
+	// in PEM. The Client reads them for each new connection. It uses them only over TLS.
+	// Optional.
+	CertFile, KeyFile string
 }
 
 // Client sends requests to an agent. All methods may be called concurrently. Each method
-// returns when its context is done. All methods except Events with Watch, and Logs, return
-// within 15 seconds.
+// returns when its context is done. All methods except Events with Watch, Logs, Pull and Upgrade
+// return within 15 seconds.
 type Client struct {
 	server    *url.URL
 	tokenFile string
 	maxAnswer int64
 	http      *http.Client
+	patient   *http.Client // without a limit for the start of the response
 }
 
 // UnreachableError is returned if a request gets no complete response.
@@ -85,7 +90,7 @@ func (e *StatusError) Error() string {
 	}
 	switch e.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		text += " (set --token-file to the file with its token)"
+		text += " (set --token-file to the file with its token, or --cert-file and --key-file)"
 	}
 	return text
 }
@@ -103,22 +108,48 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.TokenFile != "" && server.Scheme == "http" && !loopback(server.Hostname()) {
 		return nil, fmt.Errorf("server %q: a token is only sent over https", cfg.Server)
 	}
+	if (cfg.CertFile == "") != (cfg.KeyFile == "") {
+		return nil, errors.New("the client certificate and its private key must be set together: set both files, or neither")
+	}
+	if cfg.CertFile != "" && server.Scheme == "http" {
+		return nil, fmt.Errorf("server %q: a client certificate is only used over https", cfg.Server)
+	}
+	if _, err := cfg.clientCertificate(nil); err != nil {
+		return nil, err
+	}
 	roots, err := readRoots(cfg.CAFile)
 	if err != nil {
 		return nil, err
 	}
 	server.Path = ""
-	return &Client{server: server, tokenFile: cfg.TokenFile, maxAnswer: maxAnswer, http: &http.Client{
-		Transport: &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
-			TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-			TLSHandshakeTimeout:   answerTimeout,
-			ResponseHeaderTimeout: answerTimeout,
-			DialContext:           (&net.Dialer{Timeout: answerTimeout}).DialContext,
-		},
-		// Agents send no redirects, and the token must not be sent to another server.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	transport := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, GetClientCertificate: cfg.clientCertificate, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   answerTimeout,
+		ResponseHeaderTimeout: answerTimeout,
+		DialContext:           (&net.Dialer{Timeout: answerTimeout}).DialContext,
+	}
+	patient := transport.Clone()
+	patient.ResponseHeaderTimeout = 0
+	// Agents send no redirects, and the token must not be sent to another server.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{
+		server: server, tokenFile: cfg.TokenFile, maxAnswer: maxAnswer,
+		http: &http.Client{Transport: transport, CheckRedirect: stay}, patient: &http.Client{Transport: patient, CheckRedirect: stay},
+	}, nil
+}
+
+// clientCertificate reads the certificate of the client. If CertFile is not set, it returns an
+// empty certificate, as crypto/tls requires.
+func (cfg ClientConfig) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if cfg.CertFile == "" {
+		return &tls.Certificate{}, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read client certificate: %w", err)
+	}
+	return &certificate, nil
 }
 
 func readRoots(file string) (*x509.CertPool, error) {
@@ -141,7 +172,10 @@ func loopback(host string) bool {
 }
 
 // Close closes idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	c.patient.CloseIdleConnections()
+}
 
 // Status returns the state of the whole agent.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
@@ -347,16 +381,29 @@ func readToken(file string) (string, error) {
 // get returns the body of a response with the status 200, which the caller must close. Other
 // statuses are errors.
 func (c *Client) get(ctx context.Context, path string, query url.Values, form Form) (io.ReadCloser, error) {
-	address := c.server.String() + path
-	if len(query) > 0 {
-		address += "?" + query.Encode()
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	req, err := c.request(ctx, http.MethodGet, path, query)
 	if err != nil {
 		return nil, err
 	}
 	if form != "" {
 		req.Header.Set("Accept", string(form))
+	}
+	answer, err := c.send(c.http, req, http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Body, nil
+}
+
+// request returns a request with the token.
+func (c *Client) request(ctx context.Context, method, path string, query url.Values) (*http.Request, error) {
+	address := c.server.String() + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return nil, err
 	}
 	if c.tokenFile != "" {
 		token, err := readToken(c.tokenFile)
@@ -365,17 +412,22 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, form Fo
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	answer, err := c.http.Do(req)
+	return req, nil
+}
+
+// send sends a request. A response with a status other than want is an error.
+func (c *Client) send(client *http.Client, req *http.Request, want int) (*http.Response, error) {
+	answer, err := client.Do(req)
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // the outer error repeats the address
 		}
 		return nil, &UnreachableError{c.server.String(), err}
 	}
-	if answer.StatusCode != http.StatusOK {
+	if answer.StatusCode != want {
 		defer func() { _ = answer.Body.Close() }()
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
 		return nil, &StatusError{answer.StatusCode, strings.TrimSpace(string(text))}
 	}
-	return answer.Body, nil
+	return answer, nil
 }

@@ -97,7 +97,7 @@ func TestClient_TokenIsNotSentToOtherHosts(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	_, err = c.Status(t.Context())
-	require.ErrorIs(t, err, os.ErrNotExist, "there is no such file yet")
+	require.ErrorIs(t, err, os.ErrNotExist, "the token file does not exist")
 	require.NoError(t, os.WriteFile(token, []byte("x"), 0o600))
 	_, err = c.Status(t.Context())
 	refused, ok := errors.AsType[*api.StatusError](err)
@@ -150,8 +150,8 @@ func TestClient_InvalidResponses(t *testing.T) {
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// numbers returns the numbers of at most most events, and the error of
-// the last item.
+// numbers returns the numbers of the first events, up to the limit most, and the error of the last
+// item.
 func numbers(ctx context.Context, c *api.Client, q api.EventsQuery, most int) (all []uint64, err error) {
 	for e, err := range c.Events(ctx, q) {
 		if err != nil {
@@ -181,7 +181,7 @@ func TestEvents_WatchContinuesAfterLostEvents(t *testing.T) {
 	require.Equal(t, []uint64{1, 2, 2, 8}, got)
 	got, err = numbers(t.Context(), c, api.EventsQuery{Watch: true}, 1)
 	require.NoError(t, err)
-	require.Equal(t, []uint64{1}, got, "the caller wants no more")
+	require.Equal(t, []uint64{1}, got, "the iteration must stop when the caller stops")
 }
 
 func TestEvents_ListEnds(t *testing.T) {
@@ -218,7 +218,7 @@ func TestEvents_WatchEndsWithItsContext(t *testing.T) {
 
 func TestClient_InvalidTokensAreNotSent(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }))
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "token")
 	for _, text := range []string{"", " \n", "a b", "a\nb", "a\x00", "ä"} {

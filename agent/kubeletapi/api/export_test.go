@@ -11,5 +11,5 @@ func (c *Client) Dial(dial func(ctx context.Context, network, address string) (n
 	c.http.Transport.(*http.Transport).DialContext = dial
 }
 
-// LimitAnswers sets the maximum size of an answer.
+// LimitAnswers sets the maximum size of a response.
 func (c *Client) LimitAnswers(bytes int64) { c.maxAnswer = bytes }

@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
-// TestTypes_JSONFieldNames fails when a field is renamed: scripts read them.
+// TestTypes_JSONFieldNames fails when a field is renamed, because scripts read the fields.
 func TestTypes_JSONFieldNames(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

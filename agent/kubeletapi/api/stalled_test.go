@@ -61,7 +61,7 @@ func TestClient_StalledAgent(t *testing.T) {
 	for name, x := range map[string]struct {
 		ask   func(context.Context, *api.Client) error
 		text  string
-		after time.Duration // the caller gives up after an hour
+		after time.Duration // the caller's timeout is an hour
 		err   bool
 	}{
 		"status, nothing":     {status, "", 15 * time.Second, true},

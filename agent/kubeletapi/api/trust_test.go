@@ -2,16 +2,24 @@ package api_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,7 +55,7 @@ func TestClient_TokenOverTLS(t *testing.T) {
 		if want == "" {
 			require.NoError(t, err)
 		} else {
-			require.EqualError(t, err, "the agent responded with 401 Unauthorized: unknown token (set --token-file to the file with its token)")
+			require.EqualError(t, err, "the agent responded with 401 Unauthorized: unknown token (set --token-file to the file with its token, or --cert-file and --key-file)")
 		}
 	}
 	require.Equal(t, []string{"Bearer token-0", "Bearer token-1", "Bearer token-2"}, tokens)
@@ -59,7 +67,64 @@ func TestClient_TokenOverTLS(t *testing.T) {
 	t.Cleanup(stranger.Close)
 	_, err = stranger.Status(t.Context())
 	require.ErrorContains(t, err, "could not verify the certificate of the agent at "+other)
-	require.Len(t, tokens, 3, "it was not told the token")
+	require.Len(t, tokens, 3, "the untrusted server must not receive the token")
+}
+
+// TestClient_Certificate checks that a client reads its certificate files and sends the certificate
+// for each new connection.
+func TestClient_Certificate(t *testing.T) {
+	t.Parallel()
+	var users []string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, c := range r.TLS.PeerCertificates {
+			users = append(users, c.Subject.CommonName)
+		}
+		_, _ = io.WriteString(w, "{}")
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	cfg := api.ClientConfig{Server: server.URL, CAFile: filepath.Join(dir, "ca"), CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
+	require.NoError(t, os.WriteFile(cfg.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	_, err := api.NewClient(cfg)
+	require.ErrorContains(t, err, "read client certificate: open "+cfg.CertFile)
+	writeClientCertificate(t, cfg, "alice")
+	c, err := api.NewClient(cfg)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	_, err = c.Status(t.Context())
+	require.NoError(t, err)
+	writeClientCertificate(t, cfg, "bob")
+	_, err = c.Status(t.Context())
+	require.NoError(t, err)
+	c.Close() // the next request connects again
+	_, err = c.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"alice", "alice", "bob"}, users)
+
+	for want, change := range map[string]func(*api.ClientConfig){
+		"the client certificate and its private key must be set together": func(cfg *api.ClientConfig) { cfg.KeyFile = "" },
+		"a client certificate is only used over https":                    func(cfg *api.ClientConfig) { cfg.Server = "http://127.0.0.1:1" },
+	} {
+		broken := cfg
+		change(&broken)
+		_, err = api.NewClient(broken)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func writeClientCertificate(t *testing.T, cfg api.ClientConfig, name string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(cfg.CertFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o600))
+	require.NoError(t, os.WriteFile(cfg.KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 }
 
 func TestNewClient_RefusesQueryAndFragment(t *testing.T) {
@@ -74,7 +139,7 @@ func TestClient_RedirectIsAnError(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/moved" {
-			t.Error("it was followed")
+			t.Error("the client followed the redirect")
 		}
 		http.Redirect(w, r, "/moved", http.StatusMovedPermanently)
 	})
@@ -101,11 +166,11 @@ func TestClient_InvalidJSON(t *testing.T) {
 			continue
 		}
 		require.ErrorContains(t, err, "/pods: unexpected response", body)
-		require.ErrorContains(t, err, "http://127.0.0.1:", "it names the server")
+		require.ErrorContains(t, err, "http://127.0.0.1:", "the error must name the server")
 	}
 }
 
-// A caller that has stopped waiting gets its own context's error.
+// A caller whose context is cancelled gets the context's error.
 func TestClient_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -117,10 +182,10 @@ func TestClient_EndsWithItsContext(t *testing.T) {
 	_, err = numbers(ctx, c, api.EventsQuery{}, 0)
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = numbers(ctx, c, api.EventsQuery{Watch: true}, 0)
-	require.NoError(t, err, "a watch ends so")
+	require.NoError(t, err, "a cancelled watch must return no error")
 }
 
-// A watch of an agent that restarts, with numbers that the caller continues.
+// The agent restarts during a watch. The caller continues with the last number.
 func TestClient_WatchBreaksAndResumes(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -143,7 +208,7 @@ func TestClient_WatchBreaksAndResumes(t *testing.T) {
 	var errs []string
 	for since := uint64(0); since < 4; {
 		all, err := numbers(t.Context(), c, api.EventsQuery{Since: since, Watch: true}, 0)
-		require.Error(t, err, "an end that nobody asked for is told")
+		require.Error(t, err, "an unexpected end of the stream must be an error")
 		errs = append(errs, err.Error())
 		if got = append(got, all...); len(got) > 0 {
 			since = got[len(got)-1]
@@ -163,13 +228,13 @@ func TestClient_EventsAreLimited(t *testing.T) {
 	event := `{"number":1,"message":"` + strings.Repeat("x", 50_000) + "\"}\n"
 	for name, x := range map[string]struct {
 		text        string
-		list, watch int // the events before an answer that is too long
+		list, watch int // number of events before a response that is too long
 	}{
-		"one":           {event, 1, 1},
-		"many":          {strings.Repeat(event, 8), 2, 8},
-		"a long one":    {event + strings.TrimSuffix(event, "\"}\n") + strings.Repeat("y", 300_000), 1, 1},
-		"nothing":       {event + strings.Repeat("\n", 300_000), 1, 1},
-		"one that fits": {event + strings.Repeat(" ", 149_999-len(event)) + "\n", 1, 1},
+		"one":                     {event, 1, 1},
+		"many":                    {strings.Repeat(event, 8), 2, 8},
+		"a long event":            {event + strings.TrimSuffix(event, "\"}\n") + strings.Repeat("y", 300_000), 1, 1},
+		"nothing":                 {event + strings.Repeat("\n", 300_000), 1, 1},
+		"an event that just fits": {event + strings.Repeat(" ", 149_999-len(event)) + "\n", 1, 1},
 	} {
 		c := client(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, x.text) })
 		c.LimitAnswers(150_000)
@@ -182,7 +247,7 @@ func TestClient_EventsAreLimited(t *testing.T) {
 		}
 		got, err = numbers(t.Context(), c, api.EventsQuery{Watch: true}, 0)
 		require.Len(t, got, x.watch, name)
-		if name == "a long one" || name == "nothing" {
+		if name == "a long event" || name == "nothing" {
 			require.ErrorContains(t, err, "longer than", name)
 		} else {
 			require.ErrorIs(t, err, api.ErrStreamEnded, name)

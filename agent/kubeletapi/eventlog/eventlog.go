@@ -58,8 +58,8 @@ func New(cfg Config) *Log {
 }
 
 // Add adds an event, and returns the event with its Number, Time and Count. If an equal event
-// was stored within the window, the new event replaces the stored event. It has the sum of
-// the counts and a new number, so that readers receive the new count.
+// was stored within the window, the new event replaces the stored event. The new event has the sum
+// of the counts and a new number, so that readers receive the new count.
 func (l *Log) Add(e api.Event) api.Event {
 	now := l.cfg.Clock.Now()
 	l.mu.Lock()
@@ -145,9 +145,9 @@ func (l *Log) About(kind, namespace, name string, limit int) (events []api.Event
 	return events
 }
 
-// AnnotatedEventf adds an event. It makes a Log an event recorder for an agent. The object must
-// be a *corev1.ObjectReference; events about other objects are ignored. Annotations are
-// ignored, too.
+// AnnotatedEventf adds an event. Because of this method, a Log is an event recorder for an agent.
+// The object must be a *corev1.ObjectReference; events about other objects are ignored. Annotations
+// are ignored, too.
 func (l *Log) AnnotatedEventf(object runtime.Object, _ map[string]string, eventtype, reason, messageFmt string, args ...any) {
 	about, ok := object.(*corev1.ObjectReference)
 	if !ok || about == nil {

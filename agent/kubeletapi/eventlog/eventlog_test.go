@@ -24,7 +24,7 @@ func event(name, message string) api.Event {
 	return api.Event{Kind: "Pod", Namespace: "default", Name: name, Type: "Warning", Reason: "BackOff", Message: message}
 }
 
-// shown returns the content of a log as NUMBER:NAME:MESSAGExCOUNT.
+// shown prints a log as NUMBER:NAME:MESSAGExCOUNT.
 func shown(l *eventlog.Log) string {
 	events, _, _ := l.After(0)
 	var out []string
@@ -51,9 +51,9 @@ func TestAdd_RepeatedEventsAreCountedAndMoveToTheEnd(t *testing.T) {
 	require.Equal(t, "2:b:xx1 4:a:xx3", shown(l))
 	clock.SetTime(time.Unix(1059+60, 0))
 	l.Add(event("a", "x"))
-	require.Equal(t, "2:b:xx1 4:a:xx3 5:a:xx1", shown(l), "that is another time")
+	require.Equal(t, "2:b:xx1 4:a:xx3 5:a:xx1", shown(l), "an event with another message must be a new entry")
 	l.Add(event("c", "x"))
-	require.Equal(t, "4:a:xx3 5:a:xx1 6:c:xx1", shown(l), "the oldest goes")
+	require.Equal(t, "4:a:xx3 5:a:xx1 6:c:xx1", shown(l), "the oldest event must be dropped")
 	l.Add(event("a", "x"))
 	require.Equal(t, "4:a:xx3 6:c:xx1 7:a:xx2", shown(l))
 	l.Add(event("b", "x"))
@@ -75,11 +75,11 @@ func TestAfter_ReportsMissingEventsToSlowReaders(t *testing.T) {
 	l.Add(event("a", "3"))
 	events, _, complete = l.After(1)
 	require.Len(t, events, 2)
-	require.True(t, complete, "1 was read")
+	require.True(t, complete, "event 1 was returned before, so the result is complete")
 	_, _, complete = l.After(0)
-	require.False(t, complete, "1 was not")
+	require.False(t, complete, "event 1 was dropped, so the result is incomplete")
 	events, next, complete = l.After(99)
-	require.Len(t, events, 2, "a number of another agent's")
+	require.Len(t, events, 2, "a number of another agent must return all events")
 	require.EqualValues(t, 3, next)
 	require.False(t, complete)
 }
@@ -117,7 +117,7 @@ func TestLog_ReadersSeeEachEventOnceInOrder(t *testing.T) {
 				events, at, complete = l.After(at)
 				for _, e := range events {
 					if e.Number <= before || !complete {
-						t.Errorf("event %d after %d", e.Number, before)
+						t.Errorf("event %d follows event %d", e.Number, before)
 					}
 					before = e.Number
 				}
@@ -135,7 +135,7 @@ func TestLog_ReadersSeeEachEventOnceInOrder(t *testing.T) {
 	readers.Wait()
 }
 
-// The log is compared with a model that stores all events.
+// TestLog_Model compares the log with a model that stores all events.
 func TestLog_Model(t *testing.T) {
 	t.Parallel()
 	for range 100 {
@@ -165,14 +165,14 @@ func TestLog_Model(t *testing.T) {
 				model = model[1:]
 			}
 			got, next, _ := l.After(0)
-			require.Equal(t, model, got, "seed %d after %d", seed, n+1)
+			require.Equal(t, model, got, "seed %d, after operation %d", seed, n+1)
 			require.EqualValues(t, n+1, next)
 		}
 	}
 }
 
-// The kubelet queues 1,000 events and drops the rest. Adding one here to a full log takes
-// some microseconds and no memory.
+// Adding an event to a full log takes some microseconds and allocates no memory. The kubelet queues
+// 1,000 events and drops further events.
 func BenchmarkAdd(b *testing.B) {
 	l := eventlog.New(eventlog.Config{})
 	events := make([]api.Event, 5000)

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// mostOpen is how many files Copy may have open in a root: the container's folder, the
-// current file, the last file, and the file that a follower has read before.
+// mostOpen is the maximum number of files below a root that Copy may have open: the
+// container's directory, the current file, the last file, and the file that a follower has
+// read before.
 const mostOpen = 4
 
-// client is a writer that calls first between the first and the second Write. Each
-// Write counts the open files in a root.
+// client is a writer that calls a function between the first and the second Write. Each Write
+// counts the open files below a root.
 type client struct {
 	strings.Builder
 	root  string

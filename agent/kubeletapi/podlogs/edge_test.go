@@ -14,13 +14,13 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/podlogs"
 )
 
-// aged sets the modification time of a file of a log.
+// aged sets the modification time of a log file.
 func aged(t *testing.T, src podlogs.Source, file string, seconds int) {
 	t.Helper()
 	require.NoError(t, os.Chtimes(filepath.Join(src.Root, src.Dir, file), time.Time{}, at(seconds)))
 }
 
-// A file that is too old is not read, but a line that starts there may end in the next file.
+// The file before Since is not read, but a line that starts there may end in the next file.
 func TestCopy_SinceWithinALine(t *testing.T) {
 	t.Parallel()
 	src := logs(t, map[string]string{
@@ -41,14 +41,14 @@ func TestCopy_SinceWithinALine(t *testing.T) {
 	require.Equal(t, "one\n", b.String())
 }
 
-// A line that is too old, and ends between selected lines, is skipped completely.
+// A line from before Since that ends between selected lines is skipped completely.
 func TestCopy_TailSinceWithinALine(t *testing.T) {
 	t.Parallel()
 	src := logs(t, map[string]string{"0.log": logText("1 out P too ", "3 err F one", "4 out F old", "5 err F two")})
 	require.Equal(t, "one\ntwo\n", read(t, src, podlogs.Options{Since: at(2), TailLines: new(int64(2))}))
 }
 
-// The end of a large file may start between the parts of a selected line.
+// The window at the end of a large file may start between the parts of a selected line.
 func TestCopy_TailOfALineBeyondTheFirstWindow(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 40_000)
@@ -60,7 +60,7 @@ func TestCopy_TailOfALineBeyondTheFirstWindow(t *testing.T) {
 	}
 }
 
-// The same for an incomplete line.
+// The window may also start within an incomplete line.
 func TestCopy_TailAfterAnIncompleteLine(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 40_000)
@@ -83,10 +83,10 @@ func TestCopy_LimitIsOfBytes(t *testing.T) {
 		require.Equal(t, all[:min(n, len(all))], read(t, src, o), n)
 		out := newOutput()
 		require.NoError(t, podlogs.Copy(t.Context(), out, src, o))
-		require.Equal(t, all[:min(n, len(all))], out.String(), "it is flushed")
+		require.Equal(t, all[:min(n, len(all))], out.String(), "the output must be flushed")
 	}
-	require.Equal(t, "2026-01-02T03:00:01", read(t, src, podlogs.Options{LimitBytes: 19, Timestamps: true}), "times count")
-	src.Ended = func() bool { t.Error("it ends without being asked"); return true }
+	require.Equal(t, "2026-01-02T03:00:01", read(t, src, podlogs.Options{LimitBytes: 19, Timestamps: true}), "LimitBytes must include the timestamps")
+	src.Ended = func() bool { t.Error("Ended must not be called without Follow"); return true }
 	require.NoError(t, podlogs.CopyFast(t.Context(), io.Discard, src, podlogs.Options{LimitBytes: 3, Follow: true}))
 }
 
@@ -107,7 +107,7 @@ func TestCopy_MissingLog(t *testing.T) {
 			err := podlogs.CopyFast(t.Context(), &b, src, podlogs.Options{Follow: follow, TailLines: new(int64(1))})
 			if follow && name == "removed already" {
 				require.NoError(t, err)
-				require.Equal(t, "one\n", b.String(), "a follower goes on with the next instance")
+				require.Equal(t, "one\n", b.String(), "a follower must continue with the next instance")
 				continue
 			}
 			require.ErrorIs(t, err, podlogs.ErrNoLog, name)
@@ -119,12 +119,12 @@ func TestCopy_MissingLog(t *testing.T) {
 	require.Empty(t, read(t, empty, podlogs.Options{TailLines: new(int64(1))}))
 }
 
-// A node may lose power while a file is compressed.
+// A node may lose power during the compression of a file.
 func TestCopy_CompressedFileIsBroken(t *testing.T) {
 	t.Parallel()
 	whole := zipped(t, strings.Repeat(line("1 out F one"), 10))
 	changed := []byte(whole)
-	changed[len(changed)-6] ^= 1 // in the checksum
+	changed[len(changed)-6] ^= 1 // changes the checksum
 	for name, text := range map[string]string{
 		"empty": "", "cut in its head": whole[:5], "cut": whole[:len(whole)-9], "cut at its end": whole[:len(whole)-1], "changed": string(changed),
 	} {
@@ -132,11 +132,11 @@ func TestCopy_CompressedFileIsBroken(t *testing.T) {
 		for _, o := range []podlogs.Options{{}, {TailLines: new(int64(3))}, {TailLines: new(int64(100))}} {
 			require.ErrorContains(t, podlogs.Copy(t.Context(), io.Discard, src, o), rotatedName(0, 1)+".gz: ", name)
 		}
-		require.Equal(t, "two\nthree\n", read(t, src, podlogs.Options{TailLines: new(int64(2))}), "%s: it is not needed", name)
+		require.Equal(t, "two\nthree\n", read(t, src, podlogs.Options{TailLines: new(int64(2))}), "%s: the broken file must not be read, because the next file has enough lines", name)
 	}
 }
 
-// A request may end while a long log without selected lines is read.
+// A request may be cancelled while a long log without selected lines is read.
 func TestCopy_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	src := logs(t, map[string]string{"0.log": strings.Repeat(line("1 out F one"), 5000), rotatedName(0, 1): line("0 out F zero")})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// CopyFast is Copy with short delays of the follower.
+// CopyFast is Copy with short delays for followers.
 func CopyFast(ctx context.Context, w io.Writer, src Source, o Options) error {
 	return copyLog(ctx, w, src, o, timing{linger: 20 * time.Millisecond, poll: 50 * time.Millisecond})
 }

@@ -172,8 +172,8 @@ func (f folder) openLast(list func() ([]name, error)) (names []name, last *logFi
 	return names, last, nil
 }
 
-// renamed returns the rotated files that the content of a missing file is in, except files up
-// to the key upTo, which were read before. The result is empty if the file was removed. Only
+// renamed returns the rotated files that may have the content of a missing file. It omits files up
+// to the key upTo, because they were read before. The result is empty if the file was removed. Only
 // the file that the runtime writes to is ever renamed.
 func (f folder) renamed(missing name, upTo key) ([]name, error) {
 	if missing.stamp != present {

@@ -56,7 +56,7 @@ func (o *output) String() string {
 // await waits until the output is want.
 func (o *output) await(t *testing.T, want string) {
 	t.Helper()
-	end := time.After(20 * time.Second)
+	end := time.After(time.Minute)
 	for o.String() != want {
 		select {
 		case <-o.changed:
@@ -120,7 +120,7 @@ func TestFollower_SeesRotationRestartAndEnd(t *testing.T) {
 	out.await(t, "one\ntwo\nthr"+strings.TrimSuffix(line("4 err F not now"), "\n")+"\n")
 	so := out.String()
 
-	// A rotation: the runtime writes to the old file for a moment.
+	// A rotation: the runtime still writes to the old file for a moment.
 	require.NoError(t, os.Rename(c.path("0.log"), c.path("0.log.20260102-030405")))
 	old := c.file
 	c.create(0)
@@ -160,7 +160,7 @@ func TestFollower_StartPosition(t *testing.T) {
 		"limit":  {podlogs.Options{LimitBytes: 16, TailLines: new(int64(2))}, "two\nthree\n", "four\nf"},
 	} {
 		out, wait := c.follow(x.o)
-		<-out.changed // the follower has read all existing lines
+		<-out.changed // the follower has read all lines
 		out.await(t, x.first)
 		t.Cleanup(func() {
 			require.NoError(t, wait(), name)
@@ -191,7 +191,7 @@ func TestFollower_EndsWithItsContextAndWithTheFolder(t *testing.T) {
 	require.Equal(t, "one\ntwo\n", out.String())
 }
 
-// reopener is a runtime that reopens the log of its only container.
+// reopener is a runtime whose ReopenContainerLog reopens the log of its only container.
 type reopener struct{ reopen func() error }
 
 func (r reopener) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
@@ -242,7 +242,7 @@ func TestFollower_LosesNoLineInRotations(t *testing.T) {
 			}
 			result, err := rotator.Rotate(t.Context())
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("rotate: %v", err)
+				t.Errorf("rotation failed: %v", err)
 			}
 			rotated += result.Rotated
 		}
@@ -272,5 +272,5 @@ func TestFollower_LosesNoLineInRotations(t *testing.T) {
 	require.NoError(t, wait())
 	require.Equal(t, want.String(), out.String())
 	require.Greater(t, rotated, 3)
-	t.Logf("%d rotations", rotated)
+	t.Logf("the log was rotated %d times", rotated)
 }

@@ -48,7 +48,7 @@ func FuzzParseLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := bytes.Clone(data)
 		l, err := podlogs.ParseLine(data)
-		require.Equal(t, before, data, "it was modified")
+		require.Equal(t, before, data, "ParseLine must not modify its argument")
 		if err != nil {
 			require.Equal(t, podlogs.Line{}, l)
 			return
@@ -60,7 +60,7 @@ func FuzzParseLine(f *testing.F) {
 		if l.Partial {
 			tag = "P"
 		}
-		// The formatted line is parsed to the same values.
+		// The formatted line must parse to the same values.
 		again, err := podlogs.ParseLine(fmt.Appendf(nil, "%s %s %s %s\n", l.Time.Format(time.RFC3339Nano), l.Stream, tag, l.Text))
 		require.NoError(t, err)
 		require.True(t, l.Time.Equal(again.Time))

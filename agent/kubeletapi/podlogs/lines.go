@@ -50,7 +50,7 @@ func (s *splitter) next() (piece, error) {
 	}
 }
 
-// remaining returns the data after the last newline, if any.
+// remaining returns the data after the last newline. It returns false if there is no such data.
 func (s *splitter) remaining() (piece, bool) {
 	if len(s.pending) == 0 {
 		return piece{}, false

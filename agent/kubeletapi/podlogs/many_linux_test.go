@@ -72,8 +72,7 @@ func TestCopy_RotatedWhileAClientReads(t *testing.T) {
 				require.NoError(t, os.WriteFile(path("0.log"), []byte(line("6 out F new")), 0o600))
 				info, err := os.Lstat(path("0.log"))
 				require.NoError(t, err)
-				// Files with the same modification time are still different
-				// files.
+				// Files with the same modification time must be treated as different files.
 				require.NoError(t, os.Chtimes(path(rotatedName(0, 3)+".gz"), time.Time{}, info.ModTime()))
 				over.Store(true)
 			}}
@@ -100,7 +99,7 @@ func TestCopy_EarlierInstanceRotatedWhileAClientReads(t *testing.T) {
 	require.Equal(t, "zero\none\nthree\n", out.String())
 }
 
-// A client that reads nothing for a while finds many files when it continues.
+// A client that does not read for a while finds many rotated files when it continues.
 func TestFollower_FewOfManyFilesAreOpen(t *testing.T) {
 	t.Parallel()
 	const rotations = 300
@@ -122,6 +121,6 @@ func TestFollower_FewOfManyFilesAreOpen(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, podlogs.CopyFast(t.Context(), out, c.src, podlogs.Options{Follow: true}))
 	require.Equal(t, want, out.String())
-	require.LessOrEqual(t, out.most, mostOpen+1, "and the container has its log open")
-	require.Less(t, time.Since(began), rotations*20*time.Millisecond, "it waits for late lines of the last but one only")
+	require.LessOrEqual(t, out.most, mostOpen+1, "open files, including the container's own log")
+	require.Less(t, time.Since(began), rotations*20*time.Millisecond, "the follower must wait for late lines only in the last file but one")
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // TestFollower_Model follows a container that writes, restarts, and whose log is rotated and
-// compressed, in random order. The follower writes what a model reads from the files at the end.
+// compressed, in random order. At the end, a model reads the files. The output of the
+// follower must equal the model's.
 func TestFollower_Model(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -165,8 +166,8 @@ func TestFollower_RestartsWithoutOutput(t *testing.T) {
 	}
 	c.write("4 out F two")
 	out.await(t, "one\nnever whole\ntwo\n")
-	// Files that do not belong to the log, or to an earlier instance, do not end or restart the
-	// follower.
+	// Files that do not belong to the log, or belong to an earlier instance, do not end or
+	// restart the follower.
 	require.NoError(t, os.WriteFile(c.path("2.log.bak"), []byte(line("5 out F copy")), 0o600))
 	require.NoError(t, os.WriteFile(c.path("1.log"), []byte(line("5 out F late")), 0o600))
 	c.over.Store(true)
@@ -174,7 +175,8 @@ func TestFollower_RestartsWithoutOutput(t *testing.T) {
 	require.Equal(t, "one\nnever whole\ntwo\n", out.String())
 }
 
-// A line that started before the follower, in the same or an older file, is written completely.
+// A line whose beginning was written before the follower started, in the same or an older
+// file, is written completely.
 func TestFollower_TailWithinALine(t *testing.T) {
 	t.Parallel()
 	c := newContainer(t)
@@ -220,7 +222,7 @@ func TestFollower_EndsDuringARotation(t *testing.T) {
 	}
 }
 
-// stubborn is a writer that fails from some point on.
+// stubborn is a writer whose writes fail after a while.
 type stubborn struct {
 	*output
 	fail chan struct{}

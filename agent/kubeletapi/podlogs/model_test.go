@@ -15,11 +15,11 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/podlogs"
 )
 
-// modelFile is a file of a log as the model knows it.
+// modelFile is a file of a log in the model.
 type modelFile struct {
 	name    string
 	attempt uint32
-	seconds int // the time of its last line
+	seconds int // time of its last line
 	text    string
 }
 
@@ -29,7 +29,7 @@ type modelLine struct {
 	seconds int
 	stream  podlogs.Stream
 	text    string
-	open    bool // the end is missing, so that it does not count in TailLines
+	open    bool // its end is missing, so that it does not count for TailLines
 }
 
 // modelLog creates random lines with rising times. No line spans three files.
@@ -196,7 +196,7 @@ func writeModel(t *testing.T, r *rand.Rand, files []modelFile) podlogs.Source {
 	return src
 }
 
-// TestCopy_Model compares Copy with a model that first reads all files and then selects the
+// TestCopy_Model compares Copy with a model that reads all files first and then selects the
 // lines.
 func TestCopy_Model(t *testing.T) {
 	t.Parallel()

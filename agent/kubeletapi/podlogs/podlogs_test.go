@@ -103,7 +103,7 @@ func TestCopy_Options(t *testing.T) {
 		"tail of a split line":        {podlogs.Options{TailLines: new(int64(3)), Stream: podlogs.Stderr}, "two\nfour\nsix\n"},
 		"tail of one stream":          {podlogs.Options{TailLines: new(int64(1)), Stream: podlogs.Stderr}, "six\n"},
 		"tail over files":             {podlogs.Options{TailLines: new(int64(5))}, "four\nfive\nseven\nsix\n\neight\n"},
-		"tail over compressed ones":   {podlogs.Options{TailLines: new(int64(7))}, "two\nthree begins and ends\nfour\nfive\nseven\nsix\n\neight\n"},
+		"tail over compressed files":  {podlogs.Options{TailLines: new(int64(7))}, "two\nthree begins and ends\nfour\nfive\nseven\nsix\n\neight\n"},
 		"more lines than there are":   {podlogs.Options{TailLines: new(int64(1000))}, all},
 		"no lines":                    {podlogs.Options{TailLines: new(int64(0))}, "eight\n"},
 		"timestamps":                  {podlogs.Options{TailLines: new(int64(1)), Stream: podlogs.Stderr, Timestamps: true}, "2026-01-02T03:00:07.000000000Z six\n"},
@@ -135,7 +135,7 @@ func TestCopy_Options(t *testing.T) {
 // A rotation may come between the parts of a line.
 func TestCopy_TailStartsAtALine(t *testing.T) {
 	t.Parallel()
-	many := strings.Repeat(line("3 err F e"), 5000) // more than the first window
+	many := strings.Repeat(line("3 err F e"), 5000) // larger than the first window
 	for name, older := range map[string]map[string]string{
 		"plain":      {"0.log.20260102-030405": logText("1 out F a", "2 err P er", "2 out P ou", "3 err F a-err")},
 		"compressed": {"0.log.20260102-030405.gz": zipped(t, logText("1 out F a", "2 err P er", "2 out P ou", "3 err F a-err"))},
@@ -255,7 +255,7 @@ func TestCopy_ReadsNothingOutsideTheFolder(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(src.Root, src.Dir, "0.log"), 0o700))
 		require.ErrorContains(t, podlogs.Copy(t.Context(), &strings.Builder{}, src, podlogs.Options{}), "not a regular file")
 	})
-	t.Run("a compressed file that is none", func(t *testing.T) {
+	t.Run("a file with the name of a compressed file, but not compressed", func(t *testing.T) {
 		t.Parallel()
 		src := logs(t, map[string]string{"0.log.20260102-030405.gz": "nonsense", "0.log": line("1 out F mine")})
 		require.ErrorContains(t, podlogs.Copy(t.Context(), &strings.Builder{}, src, podlogs.Options{}), "0.log.20260102-030405.gz")
@@ -289,7 +289,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
-// 10 MB of short lines take 20 ms, their last hundred lines 1 ms.
+// Copy needs 20 ms for 10 MB of short lines, and 1 ms for the last hundred of these lines.
 func BenchmarkCopy(b *testing.B) {
 	root := b.TempDir()
 	src := podlogs.Source{Root: root, Dir: "app"}
@@ -315,5 +315,5 @@ func TestCopy_AllocatesLittle(t *testing.T) {
 	allocs := testing.AllocsPerRun(3, func() {
 		require.NoError(t, podlogs.Copy(t.Context(), discard{}, src, podlogs.Options{Timestamps: true}))
 	})
-	require.Less(t, allocs, 200.0, "nothing for a line")
+	require.Less(t, allocs, 200.0, "Copy must not allocate for each line")
 }

@@ -143,8 +143,8 @@ func (t tail) start(file int) start {
 }
 
 // tailOf finds at most n last selected lines of a file. It reads a part at the end of the file, and
-// a larger part if the lines are not in it, so that the cost does not depend on the file size. It
-// reads a compressed file completely.
+// a larger part if the lines are not in the first part, so that the cost does not depend on the
+// file size. It reads a compressed file completely.
 func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
 	r, err := l.reader()
 	if err != nil {

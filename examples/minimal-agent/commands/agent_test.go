@@ -87,7 +87,7 @@ func agentPods() []api.Pod {
 	}
 }
 
-// agentEvents are the lines of /agent/events.
+// agentEvents returns the events of /agent/events.
 func agentEvents() []api.Event {
 	return []api.Event{
 		{Number: 1, Time: *ago(time.Hour), Type: "Normal", Reason: "Started", Message: "Container started", Kind: "Pod", Namespace: "default", Name: "web-node1", Count: 1},
@@ -142,6 +142,28 @@ func serveAgent(t *testing.T, status func() api.Status) string {
 		}
 		return nil
 	}))
+	mux.HandleFunc("GET /agent/images", answer(func(*http.Request) any { return imageList() }))
+	mux.HandleFunc("POST /agent/restart/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("pod") == "job-node1" {
+			http.Error(w, "the pod can't be restarted: it is ended", http.StatusConflict)
+			return
+		}
+		answer(func(r *http.Request) any {
+			return api.Restart{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
+		})(w, r)
+	})
+	mux.HandleFunc("POST /agent/pull", func(w http.ResponseWriter, r *http.Request) {
+		switch image := r.URL.Query().Get("image"); image {
+		case "built":
+			answer(func(*http.Request) any { return api.Image{ID: "sha256:0123"} })(w, r)
+		case "secret":
+			http.Error(w, "unauthorized", http.StatusInternalServerError)
+		default:
+			answer(func(*http.Request) any {
+				return api.Image{ID: "sha256:0123", Digests: []string{image + "@sha256:4567"}}
+			})(w, r)
+		}
+	})
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s\n", strings.TrimPrefix(r.URL.String(), "/containerLogs/"))
 	})
@@ -150,11 +172,23 @@ func serveAgent(t *testing.T, status func() api.Status) string {
 	return server.URL
 }
 
+// imageList returns images of all kinds.
+func imageList() api.ImageList {
+	return api.ImageList{Now: now(), Items: []api.Image{
+		{ID: "sha256:aaaaaaaaaaaaaaaa", Tags: []string{"registry.example:5000/web:1", "registry.example:5000/web:latest"}, SizeBytes: 120 << 20, Containers: 2, LastUsed: ago(time.Second), Reason: "in use"},
+		{ID: "sha256:bbbbbbbbbbbbbbbb", Digests: []string{"registry.example/db@sha256:4567"}, SizeBytes: 1 << 30, LastUsed: ago(72 * time.Hour), Delete: true, Reason: "space"},
+		{ID: "sha256:cc", SizeBytes: 500, Reason: "young"},
+		{ID: "sha256:dddddddddddddddd", Tags: []string{"registry.k8s.io/pause:3.10"}, SizeBytes: 700 << 10, Pinned: true, Reason: "pinned\x1b[2J"},
+	}}
+}
+
 func podList(pods []api.Pod) corev1.PodList {
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	for _, p := range pods {
-		if p.UID != "hook" { // which is being removed
-			list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}})
+		if p.UID != "hook" { // the pod with this UID is being removed
+			list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: map[string]string{"app": strings.TrimSuffix(p.Name, "-node1"), "tier": p.Namespace},
+			}})
 		}
 	}
 	return list

@@ -59,16 +59,27 @@ func program(server string, stdout, stderr io.Writer) commands.Program {
 }
 
 // TestCommands shows the output of each command. Directives: main, terminal (100
-// by 20), no-color (a terminal with NO_COLOR set).
+// by 20), no-color (a terminal with NO_COLOR set), validate (of files in testdata/manifests), stdin
+// (validate standard input).
 func TestCommands(t *testing.T) {
 	server := serveAgent(t, agentStatus)
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		t.Helper()
+		if !strings.HasSuffix(path, ".txt") || strings.Contains(path, "manifests") {
+			return
+		}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()
 			var stdout, stderr bytes.Buffer
 			p := program(server, &stdout, &stderr)
-			if d.Cmd != "main" {
+			args := strings.Fields(d.Input)
+			switch d.Cmd {
+			case "main":
+			case "validate":
+				args = append([]string{"validate"}, strings.Fields(strings.ReplaceAll(d.Input, "DIR", "testdata/manifests"))...)
+			case "stdin":
+				args, p.Stdin = []string{"validate", "-"}, strings.NewReader(d.Input)
+			default:
 				p.Terminal = func() (int, int, bool) { return 100, 20, true }
 			}
 			if d.Cmd == "no-color" {
@@ -76,7 +87,7 @@ func TestCommands(t *testing.T) {
 					return map[string]string{"MINIMAL_AGENT_SERVER": server, "NO_COLOR": "1"}[name]
 				}
 			}
-			code := p.Main(t.Context(), strings.Fields(d.Input))
+			code := p.Main(t.Context(), args)
 			out := stdout.String()
 			for line := range strings.Lines(stderr.String()) {
 				out += "stderr: " + line
@@ -107,7 +118,7 @@ func TestCommands_AgentIsUnreachable(t *testing.T) {
 	}{
 		{"http://127.0.0.1:1", commands.ExitUnreachable, "no agent responds at http://127.0.0.1:1: check that it is running, or set --server to its address"},
 		{silent.URL, commands.ExitUnreachable, "no agent responds"},
-		{refuses(http.StatusUnauthorized, "who are you?"), commands.ExitFailed, "401 Unauthorized: who are you? (set --token-file to the file with its token)"},
+		{refuses(http.StatusUnauthorized, "who are you?"), commands.ExitFailed, "401 Unauthorized: who are you? (set --token-file to the file with its token, or --cert-file and --key-file)"},
 		{refuses(http.StatusServiceUnavailable, ""), commands.ExitFailed, "503 Service Unavailable"},
 		{refuses(http.StatusOK, "<html>"), commands.ExitFailed, "unexpected response"},
 		{"example.com", commands.ExitUsage, "want http://HOST:PORT"},
@@ -128,7 +139,7 @@ func TestTop_UnknownCPUIsNotShownAsZero(t *testing.T) {
 	server := serveAgent(t, func() api.Status {
 		s := agentStatus()
 		s.Pods = s.Pods[:2]
-		s.Pods[0].Usage = &api.Usage{MemoryBytes: 5 << 20} // measured once
+		s.Pods[0].Usage = &api.Usage{MemoryBytes: 5 << 20} // sampled once, so it has no rate
 		s.Pods[1].Usage = &api.Usage{CPUCores: new(0.0), MemoryBytes: 6 << 20}
 		return s
 	})
@@ -216,7 +227,7 @@ func TestTop_WaitsForAnAgentThatDoesNotAnswer(t *testing.T) {
 		text, err := frames.ReadString('J')
 		require.NoError(t, err)
 		require.Equal(t, want, strings.Contains(text, "out of order"), i)
-		require.Equal(t, 1, strings.Count(text, "default/web-node1"), "the last answer is still shown")
+		require.Equal(t, 1, strings.Count(text, "default/web-node1"), "the last response must still be shown")
 	}
 	cancel()
 	_, err = io.ReadAll(frames)
@@ -239,7 +250,7 @@ func TestEvents_WatchEndsWithTheAgent(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(stream.Close)
-	require.Equal(t, commands.ExitOK, program(stream.URL, io.Discard, io.Discard).Main(ctx, []string{"events", "-w"}), "interrupted by the user")
+	require.Equal(t, commands.ExitOK, program(stream.URL, io.Discard, io.Discard).Main(ctx, []string{"events", "-w"}), "an interrupt by the user must exit with 0")
 }
 
 func TestConfigValidate(t *testing.T) {
@@ -280,7 +291,7 @@ func TestToken_IsReadFromItsFile(t *testing.T) {
 	p := program(server.URL, io.Discard, &stderr)
 	require.Equal(t, commands.ExitOK, p.Main(t.Context(), []string{"status", "--token-file", token, "--ca-file", ca}), &stderr)
 	require.Equal(t, commands.ExitFailed, p.Main(t.Context(), []string{"status", "--ca-file", ca}))
-	require.Equal(t, commands.ExitUnreachable, p.Main(t.Context(), []string{"status", "--token-file", token}), "its certificate is not trusted")
+	require.Equal(t, commands.ExitUnreachable, p.Main(t.Context(), []string{"status", "--token-file", token}), "an untrusted certificate must be an error")
 	require.Equal(t, commands.ExitUsage, p.Main(t.Context(), []string{"status", "--ca-file", token}))
 	require.Equal(t, commands.ExitUsage, p.Main(t.Context(), []string{"status", "--server", "http://example.com:1", "--token-file", token}))
 	require.Contains(t, stderr.String(), "a token is only sent over https")

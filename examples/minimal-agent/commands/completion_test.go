@@ -18,7 +18,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	server := serveAgent(t, agentStatus)
 	for words, want := range map[string]string{
-		"e":                                    "events evict explain",
+		"e":                                    "events evict exec explain",
 		"conf":                                 "config",
 		"zzz":                                  "",
 		"--li":                                 "--listen",
@@ -29,12 +29,16 @@ func TestCompletion(t *testing.T) {
 		"config validate ":                     "",
 		"completion z":                         "zsh",
 		"completion bash ":                     "",
-		"status --":                            "--ca-file --server --token-file",
+		"status --":                            "--ca-file --cert-file --key-file --server --token-file",
 		"status ":                              "",
-		"logs -":                               "--ca-file --previous --server --since --tail --timestamps --token-file -c -f",
+		"logs -":                               "--all-containers --all-namespaces --ca-file --cert-file --container --follow --key-file --max-log-requests --namespace --prefix --previous --selector --server --since --tail --timestamps --token-file -A -c -f -l -n -p",
 		"logs fl":                              "flaky-node1",
 		"logs shop/":                           "shop/web-node1 shop/webhook-node1",
 		"logs flaky ":                          "",
+		"exec -it fl":                          "flaky-node1",
+		"port-forward fl":                      "flaky-node1",
+		"restart fl":                           "flaky-node1",
+		"images ":                              "",
 		"logs -f two":                          "two-node1",
 		"logs --tail ":                         "",
 		"explain --server http://127.0.0.1:1 ": "",

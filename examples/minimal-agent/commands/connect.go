@@ -26,6 +26,8 @@ func (c *connection) register(p Program, flags *flag.FlagSet) {
 	}
 	flags.StringVar(&c.cfg.Server, "server", server, "URL of the agent; its default can be set in the environment variable "+serverVariable)
 	flags.StringVar(&c.cfg.TokenFile, "token-file", "", "file with the token that the agent requires")
+	flags.StringVar(&c.cfg.CertFile, "cert-file", "", "file with the client certificate that the agent requires, in PEM; needs --key-file and an https URL")
+	flags.StringVar(&c.cfg.KeyFile, "key-file", "", "file with the private key of --cert-file, in PEM")
 	flags.StringVar(&c.cfg.CAFile, "ca-file", "", "file with the CA certificates that verify the agent's certificate (default: the system's)")
 }
 
@@ -40,6 +42,7 @@ const (
 	formatWide  = "wide"
 	formatJSON  = "json"
 	formatYAML  = "yaml"
+	formatName  = "name"
 )
 
 // output is the flag -o.

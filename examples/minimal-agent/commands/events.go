@@ -19,10 +19,12 @@ func (p Program) events() command {
 	var conn connection
 	var format output
 	var q api.EventsQuery
+	var in scope
 	return command{
-		name: "events", args: "[POD]", summary: "list events; -w also prints new ones as they occur",
+		name: "events", args: "[POD]", summary: "list events; -w also prints new events as they occur",
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
+			in.register(f)
 			format.register(f, formatJSON, formatYAML)
 			f.BoolVar(&q.Watch, "w", false, "watch: also print new events as they occur, until interrupted")
 		},
@@ -38,7 +40,7 @@ func (p Program) events() command {
 			defer client.Close()
 			matches := func(api.Event) bool { return true }
 			if len(args) > 0 {
-				pod, err := find(ctx, client, args[0])
+				pod, err := find(ctx, client, in.arg(args[0]))
 				if err != nil {
 					return err
 				}

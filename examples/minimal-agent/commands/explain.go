@@ -13,10 +13,12 @@ import (
 func (p Program) explain() command {
 	var conn connection
 	var format output
+	var in scope
 	return command{
 		name: "explain", args: "POD", summary: "explain why a pod is in its state, and what happens next",
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
+			in.register(f)
 			format.register(f, formatJSON, formatYAML)
 		},
 		complete: p.completePods(&conn),
@@ -29,7 +31,7 @@ func (p Program) explain() command {
 				return err
 			}
 			defer client.Close()
-			e, err := explainPod(ctx, client, args[0])
+			e, err := explainPod(ctx, client, in.arg(args[0]))
 			switch {
 			case err != nil:
 				return err

@@ -3,6 +3,7 @@ package commands
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 
@@ -62,6 +63,27 @@ func names(pods []api.Pod) []string {
 }
 
 func fullName(p api.Pod) string { return p.Namespace + "/" + p.Name }
+
+// scope is the flag -n.
+type scope struct{ namespace string }
+
+func (s *scope) register(flags *flag.FlagSet) {
+	for _, name := range []string{"n", "namespace"} {
+		flags.StringVar(&s.namespace, name, "", "only pods in this namespace; with the name of a pod, required only if several namespaces have a pod of this name")
+	}
+}
+
+// arg returns a pod's name with the namespace of the flag, unless the name has a namespace. As in
+// kubectl, the name may begin with pod/.
+func (s *scope) arg(name string) string {
+	if short, ok := strings.CutPrefix(name, "pod/"); ok {
+		name = short
+	}
+	if s.namespace == "" || strings.Contains(name, "/") {
+		return name
+	}
+	return s.namespace + "/" + name
+}
 
 // find queries the agent for the pod that arg matches.
 func find(ctx context.Context, client *api.Client, arg string) (api.Pod, error) {

@@ -5,8 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 	"github.com/kubeparts/kubeparts/internal/printable"
@@ -15,16 +17,25 @@ import (
 func (p Program) pods() command {
 	var conn connection
 	var format output
+	var in scope
+	var selector podSelector
 	return command{
 		name: "pods", args: "[POD]", summary: "list pods",
 		flags: func(f *flag.FlagSet) {
 			conn.register(p, f)
-			format.register(f, formatJSON, formatYAML, formatWide)
+			in.register(f)
+			selector.register(f)
+			format.register(f, formatJSON, formatYAML, formatWide, formatName)
 		},
 		complete: p.completePods(&conn),
 		run: func(ctx context.Context, args []string) error {
-			if len(args) > 1 {
+			switch {
+			case len(args) > 1:
 				return usagef("unexpected argument %q", args[1])
+			case len(args) == 1 && selector.set():
+				return usagef("a selector (-l) and the name of a pod can't be used together")
+			case len(args) == 1:
+				args[0] = in.arg(args[0])
 			}
 			client, err := conn.open()
 			if err != nil {
@@ -32,34 +43,52 @@ func (p Program) pods() command {
 			}
 			defer client.Close()
 			if format.data() {
-				return p.printPods(ctx, client, format, args)
+				return p.printPods(ctx, client, format, args, func(pod *corev1.Pod) bool {
+					return (in.namespace == "" || pod.Namespace == in.namespace) && (!selector.set() || selector.selector.Matches(labels.Set(pod.Labels)))
+				})
 			}
-			status, err := client.Status(ctx)
-			if err != nil {
-				return err
-			}
-			shown := status.Pods
-			if len(args) > 0 {
-				pod, err := pick(status, args[0])
-				if err != nil {
-					return err
-				}
-				shown = []api.Pod{pod}
-			}
-			if len(shown) == 0 {
-				fmt.Fprintln(p.Stderr, "no pods")
-				return nil
-			}
-			podTable(p.Stdout, p.style(), status, shown, format == formatWide)
-			return nil
+			return p.listPods(ctx, client, format, args, func(pods []api.Pod) ([]api.Pod, error) {
+				return selector.filter(ctx, client, in.within(pods))
+			})
 		},
 	}
 }
 
-// printPods prints a PodList, or the pod that args[0] matches, as JSON or YAML.
-func (p Program) printPods(ctx context.Context, client *api.Client, format output, args []string) error {
+// listPods prints a line for each of the selected pods, or for the pod that args[0] matches.
+func (p Program) listPods(ctx context.Context, client *api.Client, format output, args []string, selected func([]api.Pod) ([]api.Pod, error)) error {
+	status, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	shown, err := selected(status.Pods)
+	if err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		pod, err := pick(status, args[0])
+		if err != nil {
+			return err
+		}
+		shown = []api.Pod{pod}
+	}
+	switch {
+	case len(shown) == 0:
+		fmt.Fprintln(p.Stderr, "no pods")
+	case format == formatName:
+		for _, pod := range shown {
+			fmt.Fprintln(p.Stdout, printable.Line("pod/"+pod.Name))
+		}
+	default:
+		podTable(p.Stdout, p.style(), status, shown, format == formatWide)
+	}
+	return nil
+}
+
+// printPods prints a PodList of the selected pods, or the pod that args[0] matches, as JSON or YAML.
+func (p Program) printPods(ctx context.Context, client *api.Client, format output, args []string, selected func(*corev1.Pod) bool) error {
 	list, err := client.Pods(ctx)
 	if err != nil || len(args) == 0 {
+		list.Items = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !selected(&pod) })
 		return joinPrint(err, func() error { return p.print(format, list) })
 	}
 	found, err := find(ctx, client, args[0])

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api/stream"
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
@@ -23,16 +24,24 @@ const (
 )
 
 // Program contains the functions and values that the commands need from the process. All fields
-// except Getenv and Terminal are required.
+// without a default are required.
 type Program struct {
 	Name, Version  string
 	Stdout, Stderr io.Writer
-	Clock          clock.WithTicker
+	// Stdin is the standard input of exec, attach and validate. Default: empty.
+	Stdin io.Reader
+	Clock clock.WithTicker
 	// Getenv returns an environment variable. Default: all variables are empty.
 	Getenv func(string) string
 	// Terminal returns the size of the terminal that Stdout writes to. ok is false if Stdout is
 	// not a terminal. Default: not a terminal.
 	Terminal func() (width, height int, ok bool)
+	// RawTerminal switches the terminal of Stdin to raw mode, and returns a function that restores
+	// the terminal. It returns an error if Stdin is not a terminal. Default: not a terminal.
+	RawTerminal func() (restore func(), err error)
+	// Resized returns a channel that receives a message when the size of the terminal may have
+	// changed, until ctx is done. Default: the size never changes.
+	Resized func(ctx context.Context) <-chan struct{}
 	// Run runs the agent until ctx is done. Errors that [Usage] has marked cause [ExitUsage].
 	Run func(ctx context.Context, args []string) error
 	// RunFlags returns the names of the flags that Run accepts.
@@ -71,11 +80,16 @@ type command struct {
 	raw bool
 }
 
-// Main runs the command in args and returns the exit code for the process.
+// Main runs the command in args and returns the exit code for the process. The command exec returns
+// the exit code of the command in the container.
 func (p Program) Main(ctx context.Context, args []string) int {
 	err := p.dispatch(ctx, args)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return ExitOK
+	}
+	if e, ok := errors.AsType[*stream.ExitError](err); ok {
+		fmt.Fprintln(p.Stderr, e)
+		return e.Code
 	}
 	fmt.Fprintf(p.Stderr, "%s: %s\n", p.Name, printable.Lines(err.Error(), "  "))
 	if _, ok := errors.AsType[usageError](err); ok {
@@ -158,7 +172,8 @@ func parseMixed(flags *flag.FlagSet, args []string) (rest []string, err error) {
 func (p Program) commands() []command {
 	return []command{
 		p.status(), p.top(), p.pods(), p.logs(), p.events(), p.explain(),
-		p.evict(), p.gc(), p.config(), p.completion(), p.version(),
+		p.exec(), p.attach(), p.portForward(), p.cp(), p.restart(), p.images(), p.pull(),
+		p.evict(), p.gc(), p.validateManifests(), p.config(), p.completion(), p.version(),
 	}
 }
 
@@ -170,7 +185,7 @@ func (p Program) help() {
 		t.row(plain, "  "+strings.TrimSpace(c.name+" "+c.args), c.summary)
 	}
 	t.flush()
-	fmt.Fprintf(p.Stdout, "\n%s COMMAND --help lists the flags of a command. Commands query the agent at --server (default: the value of %s, else %s).\n", p.Name, serverVariable, api.DefaultServer)
+	fmt.Fprintf(p.Stdout, "\n%s COMMAND --help lists the flags of a command. Commands that query an agent have the flag --server (default: the value of %s, else %s).\n", p.Name, serverVariable, api.DefaultServer)
 }
 
 func (p Program) getenv(name string) string {
@@ -178,6 +193,13 @@ func (p Program) getenv(name string) string {
 		return ""
 	}
 	return p.Getenv(name)
+}
+
+func (p Program) stdin() io.Reader {
+	if p.Stdin == nil {
+		return strings.NewReader("")
+	}
+	return p.Stdin
 }
 
 func (p Program) terminal() (width, height int, ok bool) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/fakecri/streaming"
 )
 
 // DemoNode returns the configuration of the embedded runtime. The runtime has the images of the
@@ -26,15 +27,24 @@ func DemoNode() fakecri.Config {
 
 // serveEmbedded starts the embedded runtime on a temporary socket and returns its endpoint.
 func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
-	// The pods' addresses exist in memory only. On the host's network, other hosts may have the
-	// same addresses.
+	// The pods' addresses exist in memory only, because other hosts may have the same addresses
+	// on the host's network.
 	network := new(fakecri.Network)
 	cfg := DemoNode()
-	cfg.Listen, cfg.PodNetwork = network.Listen, netip.MustParsePrefix("10.88.0.0/16")
+	cfg.Listen, cfg.Dial, cfg.PodNetwork = network.Listen, network.Dial, netip.MustParsePrefix("10.88.0.0/16")
+	// Like a real runtime, the embedded runtime serves streams on a port. A client needs the URL of
+	// a stream, which is secret and valid for a minute.
+	port, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("embedded runtime: %w", err)
+	}
+	streams := streaming.New(port.Addr().String())
+	cfg.Streamer = streams.Streamer
 	fake, err := fakecri.New(cfg)
 	if err != nil {
-		return "", err
+		return "", errors.Join(err, port.Close())
 	}
+	m.serve(ctx, func(ctx context.Context) error { return streams.Serve(ctx, port) })
 	m.fake, m.network = fake, network
 	m.closers = append(m.closers, func() error { fake.Shutdown(); return nil })
 	listener, remove, err := ListenTemporary()
@@ -42,12 +52,17 @@ func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("embedded runtime: %w", err)
 	}
 	m.closers = append(m.closers, remove)
-	// The runtime must keep running after ctx is done, while the agent stops its pods.
+	m.serve(ctx, func(ctx context.Context) error { return fake.Serve(ctx, listener) })
+	return "unix://" + listener.Addr().String(), nil
+}
+
+// serve runs a server of the embedded runtime until Close is called. The runtime must keep running
+// after ctx is done, while the agent stops its pods.
+func (m *Machine) serve(ctx context.Context, run func(context.Context) error) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
-	go func() { served <- fake.Serve(serving, listener) }()
+	go func() { served <- run(serving) }()
 	m.closers = append(m.closers, func() error { stop(); return <-served })
-	return "unix://" + listener.Addr().String(), nil
 }
 
 // ListenTemporary listens on a unix socket in a new temporary folder, and returns a function that

@@ -32,7 +32,7 @@ type tab struct {
 	trouble []string // errors of the tab's console, content security policy and scripts
 }
 
-// reply is an answer or an event.
+// reply is a response or an event.
 type reply struct {
 	ID     int             `json:"id"`
 	Method string          `json:"method"`
@@ -70,7 +70,7 @@ func openTab(t *testing.T, width, height int) *tab {
 	exited := make(chan struct{})
 	go func() { defer close(exited); _ = cmd.Wait() }()
 	t.Cleanup(func() {
-		until(t, "Chromium ends", func() error {
+		until(t, "Chromium exits", func() error {
 			if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
 				return errors.Join(errors.New("processes of it are left"), err)
 			}
@@ -110,7 +110,7 @@ func openTab(t *testing.T, width, height int) *tab {
 	return b
 }
 
-// read handles answers and events until the connection ends.
+// read handles responses and events until the connection ends.
 func (b *tab) read() {
 	for {
 		var r reply
@@ -129,7 +129,7 @@ func (b *tab) read() {
 	}
 }
 
-// do calls a method and stores its answer in result.
+// do calls a method and stores its response in result.
 func (b *tab) do(method string, params, result any) {
 	b.t.Helper()
 	message, answer := map[string]any{"method": method}, make(chan reply, 1)
@@ -200,7 +200,7 @@ func (b *tab) size(width, height int) {
 	}, nil)
 }
 
-// media sets media features, as names and values in turn.
+// media sets media features. features alternates names and values.
 func (b *tab) media(features ...string) {
 	b.t.Helper()
 	var list []map[string]string
@@ -249,7 +249,7 @@ func (b *tab) complaints() (trouble []string) {
 	return trouble
 }
 
-// until polls every 50 ms for up to a minute.
+// until polls done every 50 ms for up to a minute.
 func until(t *testing.T, what string, done func() error) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -261,5 +261,5 @@ func until(t *testing.T, what string, done func() error) {
 		}
 		<-tick.C
 	}
-	t.Fatalf("waited for a minute that %s: %v", what, err)
+	t.Fatalf("after a minute it was still not true that %s: %v", what, err)
 }

@@ -137,7 +137,7 @@ func (a *canned) answer(r *http.Response, code int, body []byte) error {
 	return nil
 }
 
-// change changes the status.
+// change modifies the status.
 func (a *canned) change(what func(*api.Status)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,5 +1,5 @@
 // Polls /agent/status, follows /agent/events, and updates only what is different. The answers contain text
-// from pods (names, messages, logs): it is inserted as text, never as markup.
+// from pods (names, messages, logs). The script inserts this text as text, never as markup.
 "use strict";
 const period = 2000, maxPeriod = 30_000, requestTimeout = 10_000, streamTimeout = 40_000; // ms; a stream sends a heartbeat every 15 s
 const keptEvents = 100, logLines = 100, logBytes = 1 << 20, explainEvery = 10_000;
@@ -32,8 +32,8 @@ function fill(n, level, words) {
   for (const e of [n, n.parts.mark]) if (e) attr(e, "data-level", level);
   for (const [part, text] of Object.entries(words)) setText(n.parts[part], text);
 }
-// list makes the children of parent match items, by key. Existing elements are reused, and the one
-// that has the focus is never moved: the others move around it.
+// list makes the children of parent match items, by key. Existing elements are reused. The element
+// that has the focus is never moved: the other elements move around it.
 function list(parent, template, items, key, each) {
   const old = new Map([...parent.children].filter(n => "key" in n).map(n => [n.key, n])), keys = new Set(items?.map(key));
   for (const [k, n] of old) if (!keys.has(k)) remove(n);
@@ -227,7 +227,7 @@ async function follow() {
       rest = got.pop();
       const news = got.filter(l => l.startsWith("data: ")).map(l => JSON.parse(l.slice(6)));
       last = news.at(-1)?.number ?? last;
-      if (news.length) showEvents(news.filter(e => e.kind !== "Agent")); // those report lost events
+      if (news.length) showEvents(news.filter(e => e.kind !== "Agent")); // events of kind Agent report lost events
     }
   } catch (e) {
     show($("eventsCard"), e.status !== 404); // the agent may have no events

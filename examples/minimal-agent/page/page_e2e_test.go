@@ -46,7 +46,7 @@ func openPage(t *testing.T, a *canned, width, height int) *tab {
 	return b
 }
 
-// polled waits until the page has shown a status that is newer than this call.
+// polled waits until the page shows a status that was requested after this call.
 func (b *tab) polled(a *canned) {
 	b.t.Helper()
 	before, live := a.asked.Load(), eval[string](b, `document.getElementById("live").textContent`)
@@ -129,14 +129,14 @@ func TestE2EPage_InterpretsNoTextAsMarkup(t *testing.T) {
 	eval[any](b, `document.querySelectorAll("#podTable details").forEach(e => { e.open = true })`)
 	b.wait(`document.querySelector("#podTable pre[role=region]").innerText.includes("GET /healthz")`)
 	b.polled(a)
-	require.Equal(t, "owned", regexp.MustCompile(`owned`).FindString(eval[string](b, "document.title")), "the title is the node's name")
+	require.Equal(t, "owned", regexp.MustCompile(`owned`).FindString(eval[string](b, "document.title")), "the title must be the node's name")
 	require.NotEqual(t, "owned", eval[string](b, "document.title"))
 	require.Equal(t, 1, eval[int](b, "document.scripts.length"))
 	require.Zero(t, eval[int](b, `document.querySelectorAll("img, iframe, object, a:not(.skip)").length`))
 	require.Contains(t, eval[string](b, "document.body.textContent"), hostile)
 	require.LessOrEqual(t, eval[int](b, "document.scrollingElement.scrollWidth"), 360)
 	for _, c := range b.complaints() {
-		require.Contains(t, c, "404", "there is no explanation of pod batch, and nothing else to complain of")
+		require.Contains(t, c, "404", "the only error must be the missing explanation of pod batch")
 	}
 }
 
@@ -182,7 +182,7 @@ func TestE2EPage_WorksWithTheKeyboard(t *testing.T) {
 	b.press(" ")
 	b.wait(`row("search").innerText.includes("GET /healthz 200 1ms")`)
 	b.press("Tab")
-	require.Equal(t, "INPUT", eval[string](b, "document.activeElement.tagName"), "the log before the last restart")
+	require.Equal(t, "INPUT", eval[string](b, "document.activeElement.tagName"), "the focus must be in the input for the log of the previous instance")
 	b.press("Tab")
 	require.Equal(t, "Log of container main", eval[string](b, `document.activeElement.getAttribute("aria-label")`))
 	seen()
@@ -197,7 +197,7 @@ func TestE2EPage_UpdatesInPlace(t *testing.T) {
 	eval[any](b, `window.shift = [], new PerformanceObserver(l => l.getEntries().forEach(e => shift.push(...e.sources.map(s => (s.node.outerHTML ?? s.node.data).slice(0, 120) + JSON.stringify([s.previousRect, s.currentRect]))))).observe({type: "layout-shift", buffered: false}), 0`)
 	eval[any](b, `window.kept = row("web"), kept.querySelector(".open").focus()`)
 
-	// Values change, and nothing moves.
+	// Values change, but no row may move.
 	a.change(func(s *api.Status) {
 		for i := range s.Pods {
 			if u := s.Pods[i].Usage; u != nil {
@@ -210,11 +210,11 @@ func TestE2EPage_UpdatesInPlace(t *testing.T) {
 	b.polled(a)
 	require.Contains(t, eval[string](b, `row("web").innerText`), "3.99")
 	eval[any](b, painted)
-	require.Empty(t, eval[[]string](b, "shift"), "what has moved")
-	require.Empty(t, eval[string](b, `document.getElementById("announcement").textContent`), "figures are no news")
+	require.Empty(t, eval[[]string](b, "shift"), "elements that moved")
+	require.Empty(t, eval[string](b, `document.getElementById("announcement").textContent`), "changed figures must not be announced")
 
-	// A row that has the focus does not move when its pod fails. The failure is announced, and
-	// the row stays open.
+	// A row that has the focus does not move when its pod fails. The failure is announced,
+	// and the row stays open.
 	b.press("Enter")
 	b.wait(`kept.innerText.includes("number 2 of 6")`)
 	eval[any](b, `kept.querySelector("details[data-t=log]").open = true`)
@@ -233,17 +233,17 @@ func TestE2EPage_UpdatesInPlace(t *testing.T) {
 	b.wait(`kept.innerText.startsWith("CrashLoopBackOff")`)
 	b.wait(`kept.innerText.includes("one more line")`)
 	require.Equal(t, "manager runtime: unhealthy; pod default/web: CrashLoopBackOff", eval[string](b, `document.getElementById("announcement").textContent`))
-	require.Equal(t, before, eval[int](b, index), "it has the focus")
+	require.Equal(t, before, eval[int](b, index), "a row with the focus must not move")
 	require.True(t, eval[bool](b, `document.activeElement === kept.querySelector(".open")`))
 	require.True(t, eval[bool](b, `kept.isConnected && document.activeElement.getAttribute("aria-expanded") === "true"`))
-	require.Equal(t, 5, eval[int](b, `kept.querySelector("pre[role=region]").scrollTop`), "where its reader is")
+	require.Equal(t, 5, eval[int](b, `kept.querySelector("pre[role=region]").scrollTop`), "the scroll position of the log must be kept")
 	require.Contains(t, eval[string](b, `document.getElementById("managers").innerText`), "connection refused")
 
-	// Without the focus, the same element moves to its sorted position.
+	// Without the focus, the row moves to its sorted position.
 	eval[any](b, `document.activeElement.blur()`)
 	b.wait(index + ` === 1`)
 	require.True(t, eval[bool](b, `!kept.querySelector("[data-t=detail]").hidden`))
-	require.Equal(t, 5, eval[int](b, `kept.querySelector("pre[role=region]").scrollTop`), "where its reader is")
+	require.Equal(t, 5, eval[int](b, `kept.querySelector("pre[role=region]").scrollTop`), "the scroll position of the log must be kept")
 
 	// When a row with the focus is removed, another row gets the focus.
 	eval[any](b, `row("cache").querySelector(".open").focus()`)
@@ -265,7 +265,7 @@ func TestE2EPage_ReconnectsToARestartedAgent(t *testing.T) {
 	banner := `document.getElementById("bannerText").innerText`
 	require.Regexp(t, `^The agent has not answered since \d\d:\d\d:\d\d \(.+\)\. This page shows its state at \d\d:\d\d:\d\d\.$`, eval[string](b, banner))
 	require.Regexp(t, `^as of`, eval[string](b, `document.getElementById("live").innerText`))
-	require.Contains(t, eval[string](b, `row("orders").innerText`), "CrashLoopBackOff", "it shows what it knows")
+	require.Contains(t, eval[string](b, `row("orders").innerText`), "CrashLoopBackOff", "the page must show the last known status")
 	require.Equal(t, "alert", eval[string](b, `document.getElementById("banner").getAttribute("role")`))
 	b.look("banner")
 	require.Empty(t, b.contrasts())
@@ -276,16 +276,16 @@ func TestE2EPage_ReconnectsToARestartedAgent(t *testing.T) {
 	eval[any](b, `document.getElementById("again").click()`)
 	b.wait(`document.querySelector("h1").innerText === "edge-08" && !document.getElementById("banner").checkVisibility()`)
 	b.wait(`document.querySelectorAll("#events li").length === 8`)
-	require.True(t, eval[bool](b, "window.same"), "it was not loaded again")
+	require.True(t, eval[bool](b, "window.same"), "the page must not be loaded again")
 
-	// A hidden tab sends no requests, and sends one as soon as it is visible.
+	// A hidden tab sends no requests. When the tab becomes visible, it sends a request at once.
 	eval[any](b, `Object.defineProperty(document, "hidden", { get: () => window.away, configurable: true }), window.away = true, document.dispatchEvent(new Event("visibilitychange"))`)
 	b.wait(`!stream && !polling`)
 	asked := a.asked.Load()
 	<-time.After(3 * time.Second)
 	require.Equal(t, asked, a.asked.Load())
 	eval[any](b, `window.away = false, document.dispatchEvent(new Event("visibilitychange"))`)
-	until(t, "it asks", func() error {
+	until(t, "the page queries the agent again", func() error {
 		if a.asked.Load() == asked {
 			return os.ErrNotExist
 		}
@@ -316,7 +316,7 @@ func TestE2EPage_PromptsForTheToken(t *testing.T) {
 	eval[any](b, `window.old = true`)
 	b.do("Page.reload", nil, nil)
 	b.wait(`!window.old && document.readyState === "complete" && document.querySelectorAll("#podTable tbody").length === 7`)
-	require.False(t, eval[bool](b, `document.getElementById("ask").open`), "it is asked for once")
+	require.False(t, eval[bool](b, `document.getElementById("ask").open`), "the token must be requested only once")
 	require.NotContains(t, eval[string](b, "location.href"), "secret")
 	eval[any](b, `document.getElementById("forget").click()`)
 	b.wait(`document.readyState === "complete" && document.getElementById("ask").open`)
@@ -367,13 +367,13 @@ func TestE2EPage_FitsEveryScreen(t *testing.T) {
 		b.media("prefers-color-scheme", scheme)
 		for _, width := range []int{320, 360, 768, 1100, 1400, 2200} {
 			b.size(width, 900)
-			require.LessOrEqual(t, eval[int](b, "document.scrollingElement.scrollWidth"), width, "it scrolls sideways")
+			require.LessOrEqual(t, eval[int](b, "document.scrollingElement.scrollWidth"), width, "the page must not scroll sideways")
 			require.Empty(t, b.contrasts(), "%s at %d", scheme, width)
 			small := eval[[]string](b, `[...document.querySelectorAll("button, summary, input:not([type=checkbox])")].filter(e => e.checkVisibility() && e.getBoundingClientRect().height < (innerWidth < 600 ? 28 : 19)).map(e => e.innerText || e.id)`)
 			if width == 360 || width == 1400 {
 				b.look(fmt.Sprintf("%s-%d", scheme, width))
 			}
-			require.Empty(t, small, "what is hard to hit at %d", width)
+			require.Empty(t, small, "targets that are too small at width %d", width)
 		}
 	}
 	require.NotEqual(t, eval[string](b, `getComputedStyle(document.documentElement).backgroundColor`), func() string {
@@ -415,7 +415,7 @@ func TestE2EPage_Accessibility(t *testing.T) {
 		require.Len(t, names["contentinfo"], 1)
 		require.Equal(t, []string{"Problems with manifests", "Managers", "Eviction signals", "Pods", "Events"}, names["region"])
 		require.Equal(t, []string{"Pods"}, names["table"])
-		require.Len(t, names["row"], 8, "a head and seven pods")
+		require.Len(t, names["row"], 8, "a header and seven pods")
 		require.Len(t, names["columnheader"], 10)
 		require.Contains(t, names["rowheader"], "default/orders")
 		require.Len(t, names["status"], 1)
@@ -423,7 +423,7 @@ func TestE2EPage_Accessibility(t *testing.T) {
 		require.Equal(t, []string{"Filter "}, names["searchbox"])
 		require.Subset(t, names["heading"], []string{"edge-07", "Pods", "Events"})
 		for _, role := range []string{"button", "link", "searchbox", "DisclosureTriangle"} {
-			require.NotContains(t, names[role], "", "%s without a name", role)
+			require.NotContains(t, names[role], "", "element with role %s and without a name", role)
 		}
 	}
 	require.Equal(t, "7.0 GiB of 100 GiB free, below a threshold", eval[string](b, `document.querySelector(".meter").getAttribute("aria-valuetext")`))

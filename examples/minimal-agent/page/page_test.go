@@ -36,7 +36,7 @@ func (noPods) PlanEviction(context.Context) (eviction.Decision, error) {
 	return eviction.Decision{}, nil
 }
 
-// ask sends a request to a handler. headers contains pairs of names and values.
+// ask sends a request to a handler. headers alternates names and values.
 func ask(t *testing.T, h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, path, nil)
@@ -83,7 +83,7 @@ func TestPolicy_HasTheHashesOfStyleAndScript(t *testing.T) {
 	}
 	for tag, directive := range map[string]string{"style": "style-src", "script": "script-src"} {
 		found := regexp.MustCompile(`(?s)<`+tag+`>(.*?)</`+tag+`>`).FindAllStringSubmatch(w.Body.String(), -1)
-		require.Len(t, found, 1, "one element of its kind, whose text does not end it")
+		require.Len(t, found, 1, "exactly one element must contain the page's data, and the data must not end the element")
 		sum := sha256.Sum256([]byte(found[0][1]))
 		want[directive] = "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}

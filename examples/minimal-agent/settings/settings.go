@@ -42,9 +42,12 @@ type Settings struct {
 	// DeadAll is the number of exited containers that the agent keeps in total. -1 means no limit.
 	DeadPerContainer, DeadAll int
 
-	// Listen is the address of the HTTP server. Access is the server's certificate and token.
+	// Listen is the address of the HTTP server. Access has the server's certificate and users.
 	Listen string
 	Access kubeletapi.Access
+	// HealthListen and ReadOnlyListen are the addresses of healthzPort and readOnlyPort. They
+	// are empty if the port is 0.
+	HealthListen, ReadOnlyListen string
 	// Policy has the kubelet's settings in the form that the managers need.
 	Policy kubeletconfig.Policies
 }
@@ -75,8 +78,8 @@ func Parse(args []string, usage io.Writer) (Settings, error) {
 	return o, o.validate(given)
 }
 
-// parse reads the flags into o. It returns the configuration fields that args set, with the
-// flag that set each.
+// parse reads the flags into o. It returns the configuration fields that args set, each with the
+// flag that set the field.
 func (o *Settings) parse(args []string, usage io.Writer) (given map[string]string, err error) {
 	flags := flag.NewFlagSet("minimal-agent", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // commands.Program prints the error
@@ -114,7 +117,7 @@ func (o *Settings) complete() error {
 	if o.RootDir == "" && o.ContainerRuntimeEndpoint != kubeletconfig.EmbeddedEndpoint {
 		o.RootDir = "/var/lib/minimal-agent"
 	}
-	for _, path := range []*string{&o.RootDir, &o.StaticPodPath, &o.TLSCertFile, &o.TLSPrivateKeyFile, &o.TokenFile} {
+	for _, path := range []*string{&o.RootDir, &o.StaticPodPath, &o.TLSCertFile, &o.TLSPrivateKeyFile, &o.TokenFile, &o.Authentication.X509.ClientCAFile} {
 		if *path == "" {
 			continue
 		}
@@ -125,9 +128,39 @@ func (o *Settings) complete() error {
 		*path = abs
 	}
 	o.Listen = net.JoinHostPort(o.Address, strconv.Itoa(int(o.Port)))
-	o.Access = kubeletapi.Access{CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, TokenFile: o.TokenFile}
-	o.Policy, _ = o.Policies() // validate reports the errors
+	if o.HealthzPort != 0 {
+		o.HealthListen = net.JoinHostPort(o.HealthzBindAddress, strconv.Itoa(int(o.HealthzPort)))
+	}
+	if o.ReadOnlyPort != 0 {
+		o.ReadOnlyListen = net.JoinHostPort(o.Address, strconv.Itoa(int(o.ReadOnlyPort)))
+	}
+	// validate reports the errors of the settings.
+	o.Access = kubeletapi.Access{
+		CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, TokenFile: o.TokenFile,
+		ClientCAFile: o.Authentication.X509.ClientCAFile, Anonymous: o.Authentication.Anonymous.Enabled,
+	}
+	o.Access.MinTLSVersion, o.Access.CipherSuites, o.Access.CurvePreferences, _ = o.TLS()
+	o.Policy, _ = o.Policies()
 	return nil
+}
+
+// validateAccess reports the settings of TLS and of users that contradict each other, or that
+// require an API server.
+func (o *Settings) validateAccess() (errs []error) {
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(o.Authentication.Webhook.Enabled, "authentication.webhook.enabled: true requires an API server, which this agent does not have: set it to false")
+	refuse(o.Authorization.Mode == kubeletconfig.Webhook, "authorization.mode: %s requires an API server, which this agent does not have: set it to %s", kubeletconfig.Webhook, kubeletconfig.AlwaysAllow)
+	encrypted := o.TLSCertFile != ""
+	refuse(o.Access.ClientCAFile != "" && !encrypted, "--client-ca-file (authentication.x509.clientCAFile) requires --tls-cert-file and --tls-private-key-file")
+	refuse(o.TLSMinVersion != "" && !encrypted, "--tls-min-version (tlsMinVersion) requires --tls-cert-file and --tls-private-key-file")
+	refuse(len(o.TLSCipherSuites) > 0 && !encrypted, "--tls-cipher-suites (tlsCipherSuites) requires --tls-cert-file and --tls-private-key-file")
+	refuse(len(o.TLSCurvePreferences) > 0 && !encrypted, "tlsCurvePreferences requires --tls-cert-file and --tls-private-key-file")
+	refuse(o.Access.Anonymous && !o.Access.Authenticates(), "--anonymous-auth (authentication.anonymous.enabled) requires --token-file or --client-ca-file")
+	return errs
 }
 
 // validate reports every invalid setting. If the user set the setting with a flag, the error has
@@ -150,6 +183,7 @@ func (o *Settings) validate(given map[string]string) error {
 	if o.PodLogsDir != "" && !o.TakeOver {
 		errs = append(errs, errors.New("podLogsDir requires --take-over, because the agent deletes the logs of pods that are not its own in that folder"))
 	}
+	errs = append(errs, o.validateAccess()...)
 	for _, p := range o.Check() {
 		if name, ok := given[p.Field]; ok {
 			p.Field = name
@@ -175,6 +209,17 @@ func Flags() (all []string) {
 	new(Settings).register(flags)
 	flags.VisitAll(func(f *flag.Flag) { all = append(all, "--"+f.Name) })
 	return all
+}
+
+// FlagValues returns the values of all flags of the command run, by name. The value of manifest-url
+// may contain a password.
+func (o Settings) FlagValues() map[string]string {
+	given := o
+	flags, values := flag.NewFlagSet("run", flag.ContinueOnError), map[string]string{}
+	o.register(flags)
+	o = given // register has set fields to the defaults of their flags
+	flags.VisitAll(func(f *flag.Flag) { values[f.Name] = f.Value.String() })
+	return values
 }
 
 // Dump returns the configuration that Parse reads from args, as a KubeletConfiguration file with

@@ -1,6 +1,7 @@
 package settings_test
 
 import (
+	"crypto/tls"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kubeparts/kubeparts/agent/kubeletapi"
 	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -78,6 +80,13 @@ func TestParse_EachFlagRejectsInvalidValues(t *testing.T) {
 		"--listen":                                {"", "x", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1", "example.com:80"},
 		"--tls-cert-file":                         {"/x"},
 		"--tls-private-key-file":                  {"/x"},
+		"--tls-min-version":                       {"x", "VersionTLS12"},
+		"--tls-cipher-suites":                     {"", "x", "TLS_AES_128_GCM_SHA256"},
+		"--client-ca-file":                        {"/x"},
+		"--anonymous-auth":                        {""},
+		"--healthz-bind-address":                  {"", "x", "localhost"},
+		"--healthz-port":                          {"", "x", "-1", "65536"},
+		"--read-only-port":                        {"", "x", "-1", "65536"},
 		"--enable-pprof=x":                        {""},
 		"--node-name":                             {"Bad_Name", "a..b"},
 		"--agent-name":                            {"", "-x", "a b"},
@@ -116,16 +125,16 @@ func TestParse_EachFlagRejectsInvalidValues(t *testing.T) {
 			}
 			_, err := settings.Parse(args, io.Discard)
 			require.Error(t, err, args)
-			require.Contains(t, err.Error(), strings.TrimPrefix(name, "--"), "%q: which flag it is", args)
+			require.Contains(t, err.Error(), strings.TrimPrefix(name, "--"), "%q: the error must name the flag", args)
 		}
 	}
-	require.ElementsMatch(t, settings.Flags(), tried, "each flag has a case")
+	require.ElementsMatch(t, settings.Flags(), tried, "each flag must have a case")
 }
 
 func TestFolderPeriod(t *testing.T) {
 	t.Parallel()
 	o := settings.Settings{Settings: kubeletconfig.Default()}
-	require.Zero(t, o.FolderPeriod(), "the source's own")
+	require.Zero(t, o.FolderPeriod(), "the source's own default must apply")
 	o.FileCheckFrequency.Duration = time.Second
 	require.Equal(t, time.Second, o.FolderPeriod())
 }
@@ -157,6 +166,68 @@ func TestParse_ErrorsNameFlagsOfServerAndShutdown(t *testing.T) {
 		_, err := settings.Parse(append(args, "--node-name", "n"), io.Discard)
 		require.ErrorContains(t, err, want, args)
 	}
+}
+
+func TestParse_Access(t *testing.T) {
+	t.Parallel()
+	o, err := settings.Parse([]string{"--node-name", "n"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, kubeletapi.Access{}, o.Access)
+	require.Empty(t, o.HealthListen)
+	require.Empty(t, o.ReadOnlyListen)
+
+	file := configFile(t, `
+authentication: {x509: {clientCAFile: ca.crt}, anonymous: {enabled: true}}
+authorization: {mode: AlwaysAllow}
+tlsCertFile: /pki/tls.crt
+tlsPrivateKeyFile: /pki/tls.key
+tlsMinVersion: VersionTLS12
+tlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+tlsCurvePreferences: [29]
+address: 192.0.2.1
+healthzPort: 10248
+readOnlyPort: 10255
+`)
+	o, err = settings.Parse([]string{"--config", file, "--token-file", "/token"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, kubeletapi.Access{
+		CertFile: "/pki/tls.crt", KeyFile: "/pki/tls.key", ClientCAFile: filepath.Join(filepath.Dir(file), "ca.crt"), TokenFile: "/token", Anonymous: true,
+		MinTLSVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, CurvePreferences: []tls.CurveID{tls.X25519},
+	}, o.Access)
+	require.Equal(t, "127.0.0.1:10248", o.HealthListen)
+	require.Equal(t, "192.0.2.1:10255", o.ReadOnlyListen)
+
+	o, err = settings.Parse([]string{
+		"--config", file, "--anonymous-auth=false", "--client-ca-file", "/other.crt", "--tls-min-version", "VersionTLS13", "--tls-cipher-suites", "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384",
+		"--healthz-bind-address", "::1", "--healthz-port", "1", "--read-only-port", "0",
+	}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, "/other.crt", o.Access.ClientCAFile)
+	require.False(t, o.Access.Anonymous)
+	require.EqualValues(t, tls.VersionTLS13, o.Access.MinTLSVersion)
+	require.Equal(t, []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384}, o.Access.CipherSuites)
+	require.Equal(t, "[::1]:1", o.HealthListen)
+	require.Empty(t, o.ReadOnlyListen)
+}
+
+func TestParse_RefusesAccessThatNeedsAnAPIServerOrTLS(t *testing.T) {
+	t.Parallel()
+	file := configFile(t, `
+authentication: {webhook: {enabled: true}, x509: {clientCAFile: ca.crt}}
+authorization: {mode: Webhook}
+tlsMinVersion: VersionTLS12
+tlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+tlsCurvePreferences: [29]
+`)
+	_, err := settings.Parse([]string{"--config", file}, io.Discard)
+	for _, want := range []string{
+		"authentication.webhook.enabled: true requires an API server", "authorization.mode: Webhook requires an API server", "(authentication.x509.clientCAFile) requires --tls-cert-file",
+		"(tlsMinVersion) requires --tls-cert-file", "(tlsCipherSuites) requires --tls-cert-file", "tlsCurvePreferences requires --tls-cert-file",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	_, err = settings.Parse([]string{"--anonymous-auth"}, io.Discard)
+	require.ErrorContains(t, err, "--anonymous-auth (authentication.anonymous.enabled) requires --token-file or --client-ca-file")
 }
 
 func TestParse_PodLogsDirRequiresTakeOver(t *testing.T) {

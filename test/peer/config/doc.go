@@ -1,16 +1,18 @@
-// Package config compares how a KubeletConfiguration is read: by the kubelet, with its
-// loader, its scheme, its defaults and its validation, and by agent/kubeletconfig.
-// Both read the same file, so that relative paths are compared too.
+// Package config compares how two readers decode a KubeletConfiguration file: the kubelet,
+// with its loader, scheme, defaults and validation, and agent/kubeletconfig. Both sides read
+// the same file, so that the comparison includes relative paths.
 //
-// A world is a file with up to eight fields of any name and value, right or wrong, some
-// of them twice, in another case or unknown, and now and then with another header or a
-// second document, without any field, or longer than ours reads. In a third of the
-// worlds the fields are some that are checked together. The facts are whether the file
-// can be decoded, the fields that are refused, the values of all fields that ours has,
-// the fields that it ignores, the eviction thresholds, and the lines that it names.
+// A world is a file with up to eight fields of any name and value, valid or invalid. Some
+// files have a repeated field, a field name in another case, an unknown field, another
+// header, a second document, no field at all, or more bytes than our limit. In a third of the
+// worlds, the fields are ones that are validated together. The facts of a world are: whether
+// the file can be decoded, the rejected fields, the values of all fields that our package
+// supports, the fields that our package ignores, the eviction thresholds, and the line
+// numbers in our messages.
 //
-// What the kubelet accepts and cannot work with later is a fact of its own, see
-// cannotWork: ours must refuse it with the file. Eviction settings count as one field:
-// the kubelet does not say which of them is wrong. Fields whose check depends on the
-// machine are left out: see leftOut. Texts are not compared.
+// The kubelet accepts some values with which it cannot work later. These are a separate fact,
+// see cannotWork: our package must reject them when it reads the file. All eviction settings
+// count as one field, because the kubelet does not report which of them is wrong. Worlds
+// leave out fields whose validation depends on the machine: see leftOut. The texts of
+// messages are not compared.
 package config

@@ -28,12 +28,12 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// kubelet reads configurations as the kubelet does.
+// kubelet plays the kubelet's side: it reads configurations with the kubelet's code.
 type kubelet struct {
 	scheme *runtime.Scheme
 	loader configfiles.Loader
-	fields []string // of a KubeletConfiguration, longest first
-	file   string   // that both sides read
+	fields []string // field names of a KubeletConfiguration, longest first
+	file   string   // the file that both sides read
 }
 
 func newKubelet(t *testing.T) *kubelet {
@@ -91,7 +91,7 @@ func (k *kubelet) play(t *testing.T, w *world) []judge.Facts {
 		}
 		for _, err := range all {
 			if strings.Contains(err.Error(), "cgroup v1") {
-				continue // the machine's
+				continue // depends on the machine
 			}
 			f["refused "+k.fieldOf(err.Error())] = "yes"
 			refused = true
@@ -108,8 +108,8 @@ func (k *kubelet) play(t *testing.T, w *world) []judge.Facts {
 	return []judge.Facts{f}
 }
 
-// addIgnored adds the fields that are read and that ours does not have, and the default
-// thresholds that a file takes away.
+// addIgnored adds the fields that the file sets and that our package does not support, and
+// the default thresholds that are missing because the file sets others.
 func addIgnored(f judge.Facts, w *world) {
 	for _, l := range w.Lines {
 		if fieldTypes()[l.Name] != nil && !isOurs(l.Name) && l.Value != "null" && l.Value != "~" {
@@ -130,7 +130,7 @@ func addIgnored(f judge.Facts, w *world) {
 	f["lost evictionHard"] = strings.Join(lost, ", ")
 }
 
-// amountOf returns an amount as a configuration has it.
+// amountOf returns a threshold value in the notation of a configuration file.
 func amountOf(v evictionapi.ThresholdValue) string {
 	if v.Quantity != nil {
 		return v.Quantity.String()
@@ -145,7 +145,8 @@ func reclaimOf(v *evictionapi.ThresholdValue) string {
 	return " and " + amountOf(*v)
 }
 
-// defaultEviction does what the program kubelet does after it has read its file.
+// defaultEviction adds the default thresholds, as the program cmd/kubelet does after it has
+// read its file.
 func defaultEviction(c *kubeletconfig.KubeletConfiguration) {
 	if c.EvictionHard == nil {
 		c.EvictionHard = maps.Clone(eviction.DefaultEvictionHard)
@@ -158,7 +159,7 @@ func defaultEviction(c *kubeletconfig.KubeletConfiguration) {
 	}
 }
 
-// fieldOf returns the field that an error names first.
+// fieldOf returns the first field name in an error message.
 func (k *kubelet) fieldOf(message string) string {
 	text := strings.ToLower(message)
 	for _, flag := range regexp.MustCompile(`\(--[^)]*\)`).FindAllString(text, -1) {
@@ -183,8 +184,8 @@ func (k *kubelet) fieldOf(message string) string {
 	return best
 }
 
-// addValues adds the value of each field that ours has, empty for the zero values of
-// all kinds.
+// addValues adds the value of each field that our package supports. The zero values of all
+// types are recorded as an empty string.
 func addValues(t *testing.T, f judge.Facts, settings any) {
 	t.Helper()
 	data, err := json.Marshal(settings)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// ours reads the file with our package.
+// ours reads the file with agent/kubeletconfig.
 func (k *kubelet) ours(t *testing.T, w *world) []judge.Facts {
 	t.Helper()
 	f := judge.Facts{}
@@ -49,7 +49,7 @@ func (k *kubelet) ours(t *testing.T, w *world) []judge.Facts {
 	return []judge.Facts{f}
 }
 
-// lineText is a problem as a line.
+// lineText prints a problem as one line.
 func lineText(p kubeletconfig.Problem) string {
 	text := p.Text
 	if p.Field != "" {
@@ -61,8 +61,8 @@ func lineText(p kubeletconfig.Problem) string {
 	return text
 }
 
-// addNotes adds a fact for each field that is ignored, and the thresholds that a file
-// takes away.
+// addNotes adds a fact for each ignored field, for the notes about users and TLS, and for the
+// default thresholds that are missing because the file sets others.
 func addNotes(t *testing.T, f judge.Facts, notes []kubeletconfig.Problem) {
 	t.Helper()
 	for _, note := range notes {
@@ -70,16 +70,20 @@ func addNotes(t *testing.T, f judge.Facts, notes []kubeletconfig.Problem) {
 			f["ignored "+note.Field] = "yes"
 			continue
 		}
-		rest, ok := strings.CutPrefix(note.Text, "nothing is evicted for ")
-		signals, _, more := strings.Cut(rest, " any more: ")
+		if strings.HasPrefix(note.Field, "tls") || note.Field == "authentication" {
+			f["remark "+note.Field] = "yes"
+			continue
+		}
+		rest, ok := strings.CutPrefix(note.Text, "the default thresholds of ")
+		signals, _, more := strings.Cut(rest, " are disabled, ")
 		require.True(t, ok && more, note.Text)
 		f["lost "+note.Field] = signals
 	}
 	addLines(t, f, notes)
 }
 
-// addLines adds the line of each field that is named, as one fact for its first line
-// and one for those where it stands again. Lines come in order.
+// addLines adds the line number of each field in a problem: one fact for the first line of
+// the field and one fact for its repetitions. Lines come in ascending order.
 func addLines(t *testing.T, f judge.Facts, all []kubeletconfig.Problem) {
 	t.Helper()
 	last := 0
@@ -100,7 +104,7 @@ func addLines(t *testing.T, f judge.Facts, all []kubeletconfig.Problem) {
 	}
 }
 
-// addThresholds adds the thresholds that the eviction manager has.
+// addThresholds adds the thresholds of the eviction manager's policy.
 func addThresholds(t *testing.T, f judge.Facts, s kubeletconfig.Settings) {
 	t.Helper()
 	all, err := s.Thresholds()
@@ -114,14 +118,14 @@ func addThresholds(t *testing.T, f judge.Facts, s kubeletconfig.Settings) {
 	}
 }
 
-// fieldName is the field of the file that a problem is in.
+// fieldName returns the field of the file that a problem is about.
 func fieldName(p kubeletconfig.Problem) string {
 	name, _, _ := strings.Cut(p.Field, ".")
 	name, _, _ = strings.Cut(name, "[")
 	return name
 }
 
-// addProblem adds a problem by what kind it is.
+// addProblem adds a fact for a problem, by the kind of the problem.
 func addProblem(f judge.Facts, p kubeletconfig.Problem) {
 	field := fieldName(p)
 	switch {

@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	cliflag "k8s.io/component-base/cli/flag"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -25,15 +26,15 @@ type scene = judge.Scene[*world]
 
 const docPath = "agent/kubeletconfig/doc.go"
 
-// refusal returns the field of a fact about a value that is refused.
+// refusal returns the field if a fact is about a rejected value.
 func refusal(s scene) (field string, ok bool) { return strings.CutPrefix(s.Fact, "refused ") }
 
-// has reports whether a side has a fact that begins so.
+// has reports whether a side has a fact with this prefix.
 func has(facts []judge.Facts, prefix string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(facts[0])), func(fact string) bool { return strings.HasPrefix(fact, prefix) })
 }
 
-// refuses reports whether a side refuses the file.
+// refuses reports whether a side rejects the file.
 func refuses(facts []judge.Facts) bool {
 	for fact, value := range facts[0] {
 		if strings.HasPrefix(fact, "refused ") && value == "yes" {
@@ -43,11 +44,11 @@ func refuses(facts []judge.Facts) bool {
 	return has(facts, "decode") || has(facts, "strict ") || has(facts, "not implemented ")
 }
 
-// isOurs reports whether ours has a field.
+// isOurs reports whether our package supports a field.
 func isOurs(field string) bool { return field == "eviction" || ourTypes()[field] != nil }
 
-// undecodable reports whether the file has a value that the kubelet cannot decode in a
-// field that ours does not read.
+// undecodable reports whether the file has a value that the kubelet cannot decode, in a field
+// that our package does not read.
 func undecodable(w *world) bool {
 	return slices.ContainsFunc(w.Lines, func(l line) bool {
 		t := fieldTypes()[l.Name]
@@ -55,8 +56,8 @@ func undecodable(w *world) bool {
 	})
 }
 
-// otherYAML reports whether the file has a scalar that the two readers of YAML take for
-// different things: a number with an exponent, or yes.
+// otherYAML reports whether the file has a scalar to which the two YAML parsers give
+// different types: a number with an exponent, or yes.
 func otherYAML(w *world) bool {
 	return slices.ContainsFunc(w.Lines, func(l line) bool {
 		return strings.Contains(l.Value, "1e2") || l.Value == "yes" || l.Value == "0x10"
@@ -66,8 +67,9 @@ func otherYAML(w *world) bool {
 // secondDocument reports whether the file has more than one document.
 func secondDocument(w *world) bool { return strings.HasPrefix(w.Tail, "---\n") }
 
-// notStrict reports whether only a strict reader refuses a field of ours: one that is
-// unknown, there twice, or has such a field. The empty name is the whole file.
+// notStrict reports whether only a strict decoder rejects a field that our package supports:
+// an unknown field, a repeated field, or a field with such a field inside it. The empty name
+// means the whole file.
 func notStrict(w *world, field string) bool {
 	if field == "" {
 		return secondDocument(w)
@@ -90,7 +92,7 @@ func notStrict(w *world, field string) bool {
 	}
 }
 
-// isRepeated reports whether the file has a field twice.
+// isRepeated reports whether the file sets a field twice.
 func isRepeated(w *world) bool {
 	names := map[string]bool{}
 	for _, l := range w.Lines {
@@ -105,8 +107,9 @@ func (k *kubelet) rules(t *testing.T) []judge.Rule[*world] {
 	return append(all, k.repeatedRule(t, all))
 }
 
-// repeatedRule explains what ours says of the first of two values of a field: it is
-// what the kubelet says of a file without the second, but for other rules.
+// repeatedRule explains what our package reports about the first of two values of a field:
+// the same as the kubelet reports about the file without the second value, unless another
+// rule applies.
 func (k *kubelet) repeatedRule(t *testing.T, others []judge.Rule[*world]) judge.Rule[*world] {
 	t.Helper()
 	return judge.Rule[*world]{
@@ -129,7 +132,7 @@ func (k *kubelet) repeatedRule(t *testing.T, others []judge.Rule[*world]) judge.
 	}
 }
 
-// formRules are about how a file is read.
+// formRules are about the decoding of the file as a whole.
 func formRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "unknown and repeated fields", Class: judge.Deliberate, Doc: docPath,
@@ -145,13 +148,13 @@ func formRules() []judge.Rule[*world] {
 			case s.Kubelet == "" || s.Ours != "":
 				return false
 			}
-			// Ours reads nothing before a second document, and checks no field that it could
-			// not read.
+			// Our package reads nothing in front of a second document, and validates no field
+			// that it could not decode.
 			return has(s.OursFacts, "strict ") && strings.HasPrefix(s.World.Tail, "---\n") || has(s.OursFacts, "strict "+field) && len(linesOf(s.World, field)) < 2
 		},
 	}, {
-		Name: "fields of protection", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet supports authentication and authorization, a choice of ciphers, a second endpoint for images, and default sysctls; ours refuses the fields that configure them.",
+		Name: "refused fields", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet supports a second endpoint for images, and default sysctls; ours refuses the fields that configure them.",
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "not implemented ")
 			_, set := s.World.value(field)
@@ -174,7 +177,7 @@ func formRules() []judge.Rule[*world] {
 	}}
 }
 
-// valueRules are about single values, and what follows for the rest of the file.
+// valueRules are about single values, and their consequences for the rest of the file.
 func valueRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "null durations", Class: judge.Deliberate, Doc: docPath,
@@ -211,7 +214,7 @@ func valueRules() []judge.Rule[*world] {
 			case !refuses(s.KubeletFacts):
 				return false
 			}
-			// The kubelet's value would be this one.
+			// the fact if the kubelet had this value
 			values := judge.Facts{}
 			data, err := json.Marshal(s.World.accepted)
 			var all map[string]json.RawMessage
@@ -225,7 +228,8 @@ func valueRules() []judge.Rule[*world] {
 	}}
 }
 
-// isMerged reports whether the difference is the merge of default thresholds.
+// isMerged reports whether the difference is that one side merges the default thresholds into
+// those of the file.
 func isMerged(s scene) bool {
 	value, set := s.World.value("evictionHard")
 	merge, _ := s.World.value("mergeDefaultEvictionSettings")
@@ -244,11 +248,11 @@ func isMerged(s scene) bool {
 	return len(kubelet) > len(file)
 }
 
-// defaultsRule is about defaults that are others.
+// defaultsRule is about fields whose default differs.
 func defaultsRule() judge.Rule[*world] {
 	return judge.Rule[*world]{
 		Name: "defaults", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Some defaults differ, so that an agent can be tried out on a machine in use: address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded; the value auto is also supported), podLogsDir (in the agent's own folder), cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).",
+		Sentence: "Some defaults of Load differ, so that an agent can be tried out on a machine in use: address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded; the value auto is also supported), podLogsDir (in the agent's own folder), cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false), healthzPort (0), authentication.webhook.enabled (false), authorization.mode (AlwaysAllow).",
 		Explains: func(s scene) bool {
 			d, ok := map[string][2]string{
 				"value address":                  {`"0.0.0.0"`, `"127.0.0.1"`},
@@ -259,14 +263,34 @@ func defaultsRule() judge.Rule[*world] {
 				"value enableProfilingHandler":   {"true", ""},
 				"value apiVersion":               {"", `"kubelet.config.k8s.io/v1beta1"`},
 				"value kind":                     {"", `"KubeletConfiguration"`},
+				"value healthzPort":              {"10248", ""},
 				"value crashLoopBackOff":         {`{"maxContainerRestartPeriod":"5m0s"}`, ""},
 			}[s.Fact]
-			return ok && s.Kubelet == d[0] && s.Ours == d[1]
+			return ok && s.Kubelet == d[0] && s.Ours == d[1] || isAccessDefault(s)
 		},
 	}
 }
 
-// checkedRule is about values that the kubelet checks later or not at all.
+// isAccessDefault reports whether the only difference is the default of a mode of
+// authentication or authorization that the file does not set.
+func isAccessDefault(s scene) bool {
+	field, _ := strings.CutPrefix(s.Fact, "value ")
+	value, _ := s.World.value(field)
+	switch field {
+	case "authentication":
+		var set kubeletconfigv1beta1.KubeletAuthentication
+		_ = json.Unmarshal([]byte(value), &set) // a value that is not set is empty
+		return set.Webhook.Enabled == nil && strings.Replace(s.Kubelet, `"webhook":{"enabled":true`, `"webhook":{"enabled":false`, 1) == s.Ours
+	case "authorization":
+		var set kubeletconfigv1beta1.KubeletAuthorization
+		_ = json.Unmarshal([]byte(value), &set) // a value that is not set is empty
+		return set.Mode == "" && strings.Replace(s.Kubelet, `"mode":"Webhook"`, `"mode":"AlwaysAllow"`, 1) == s.Ours
+	default:
+		return false
+	}
+}
+
+// checkedRule is about values that the kubelet validates later or never.
 func checkedRule() judge.Rule[*world] {
 	return judge.Rule[*world]{
 		Name: "values that cannot work", Class: judge.Deliberate, Doc: docPath,
@@ -278,7 +302,7 @@ func checkedRule() judge.Rule[*world] {
 	}
 }
 
-// cannotWork returns, for a field, whether its value cannot work.
+// cannotWork returns, for each field, a function that reports whether its value cannot work.
 func cannotWork(w *world) map[string]func() bool {
 	c := &w.accepted
 	negative := func(d metav1.Duration, least time.Duration) func() bool {
@@ -296,7 +320,7 @@ func cannotWork(w *world) map[string]func() bool {
 	}
 	all := map[string]func() bool{
 		"eviction": func() bool { return noEviction(c) },
-		"podPidsLimit": func() bool { // which the kubelet takes for -1
+		"podPidsLimit": func() bool { // the kubelet treats the value as -1
 			value, _ := w.value("podPidsLimit")
 			n, err := strconv.Atoi(value)
 			return err == nil && n < -1
@@ -313,8 +337,17 @@ func cannotWork(w *world) map[string]func() bool {
 			}
 			return len(c.StaticPodURLHeader) > 0 && c.StaticPodURL == ""
 		},
-		"tlsCertFile":              func() bool { return c.TLSCertFile != "" && c.TLSPrivateKeyFile == "" },
-		"tlsPrivateKeyFile":        func() bool { return c.TLSCertFile == "" && c.TLSPrivateKeyFile != "" },
+		"tlsCertFile":         func() bool { return c.TLSCertFile != "" && c.TLSPrivateKeyFile == "" },
+		"tlsPrivateKeyFile":   func() bool { return c.TLSCertFile == "" && c.TLSPrivateKeyFile != "" },
+		"tlsMinVersion":       func() bool { _, err := cliflag.TLSVersion(c.TLSMinVersion); return err != nil },
+		"tlsCipherSuites":     func() bool { _, err := cliflag.TLSCipherSuites(c.TLSCipherSuites); return err != nil },
+		"tlsCurvePreferences": func() bool { _, err := cliflag.TLSCurvePreferences(c.TLSCurvePreferences); return err != nil },
+		"healthzBindAddress":  func() bool { return net.ParseIP(c.HealthzBindAddress) == nil },
+		"authentication":      negative(c.Authentication.Webhook.CacheTTL, 0),
+		"authorization": func() bool {
+			mode, ttl := c.Authorization.Mode, c.Authorization.Webhook
+			return mode != "AlwaysAllow" && mode != "Webhook" || ttl.CacheAuthorizedTTL.Duration < 0 || ttl.CacheUnauthorizedTTL.Duration < 0
+		},
 		"address":                  func() bool { return net.ParseIP(c.Address) == nil },
 		"containerRuntimeEndpoint": func() bool { return !strings.HasPrefix(c.ContainerRuntimeEndpoint, "unix:///") },
 		"clusterDNS": func() bool {
@@ -358,9 +391,9 @@ func cannotWork(w *world) map[string]func() bool {
 	return all
 }
 
-// noEviction reports whether the eviction settings cannot work: a grace period or a
-// reclaim without its threshold, a soft threshold that is not above the hard one, a
-// reclaim out of reach.
+// noEviction reports whether the eviction settings cannot work: a grace period or a minimum
+// reclaim without its threshold, a soft threshold that is not above the hard one, or a
+// minimum reclaim that cannot be reached.
 func noEviction(c *kubeletconfigv1beta1.KubeletConfiguration) bool {
 	percent := func(m map[string]string, signal string) (n int) {
 		_, _ = fmt.Sscanf(m[signal], "%d%%", &n)
@@ -388,7 +421,7 @@ func noEviction(c *kubeletconfigv1beta1.KubeletConfiguration) bool {
 	}
 	for _, settings := range []map[string]string{c.EvictionHard, c.EvictionSoft, c.EvictionMinimumReclaim} {
 		if slices.Contains(slices.Collect(maps.Values(settings)), "1m") {
-			return true // not a whole number
+			return true // not an integer
 		}
 	}
 	return false

@@ -9,7 +9,7 @@ import (
 // fieldRules are about single fields.
 func fieldRules() []judge.Rule[*world] { return slices.Concat(looserRules(), stricterRules()) }
 
-// looserRules are mostly about what the kubelet refuses and ours accepts.
+// looserRules are mostly about values that the kubelet rejects and our package accepts.
 func looserRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "enforcement without cgroups", Class: judge.Deliberate, Doc: docPath,
@@ -29,7 +29,7 @@ func looserRules() []judge.Rule[*world] {
 	}}
 }
 
-// stricterRules are mostly about what ours refuses and the kubelet accepts.
+// stricterRules are mostly about values that our package rejects and the kubelet accepts.
 func stricterRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "limits without cgroups", Class: judge.Deliberate, Doc: docPath,

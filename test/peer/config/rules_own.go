@@ -1,13 +1,16 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// ownRules are about what only ours says of a file.
+// ownRules are about reports that only our package makes about a file.
 func ownRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "lines", Class: judge.Deliberate, Doc: docPath,
@@ -19,6 +22,23 @@ func ownRules() []judge.Rule[*world] {
 			}
 			field, ok := strings.CutPrefix(s.Fact, "line ")
 			return ok && s.Kubelet == "" && s.Ours == lineOf(s.World, field)
+		},
+	}, {
+		Name: "remarks", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "Ours adds a note to the File if clientCAFile is set and authorization is not, if a cipher suite is insecure, and if tlsCipherSuites has no effect because of tlsMinVersion.",
+		Explains: func(s scene) bool {
+			c := s.World.accepted
+			_, authorized := s.World.value("authorization")
+			switch s.Fact {
+			case "remark authentication":
+				return c.Authentication.X509.ClientCAFile != "" && !authorized
+			case "remark tlsCipherSuites":
+				return len(c.TLSCipherSuites) > 0 && (c.TLSMinVersion == "VersionTLS13" || slices.ContainsFunc(cliflag.InsecureTLSCipherNames(), func(name string) bool {
+					return slices.Contains(c.TLSCipherSuites, name)
+				}))
+			default:
+				return false
+			}
 		},
 	}, {
 		Name: "long files", Class: judge.Deliberate, Doc: docPath,
@@ -44,8 +64,9 @@ func linesOf(w *world, field string) (all []string) {
 	return all
 }
 
-// lineOf returns the line that ours names for a field: the first that sets it, and 0
-// if it is not set, or set to what counts as not set.
+// lineOf returns the line number that our package reports for a field: that of the first line
+// that sets it. It is 0 if the file does not set the field, or sets it to a value that counts
+// as not set.
 func lineOf(w *world, field string) string {
 	lines := linesOf(w, field)
 	value, _ := w.value(field)

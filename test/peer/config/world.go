@@ -20,14 +20,14 @@ type world struct {
 	Lines []line
 	Tail  string
 
-	dir      string                                    // of the file
-	accepted kubeletconfigv1beta1.KubeletConfiguration // what the kubelet reads, valid or not
+	dir      string                                    // the file's directory
+	accepted kubeletconfigv1beta1.KubeletConfiguration // the kubelet's result, valid or not
 }
 
-// longest is how long a file may be in ours.
+// longest is the largest file, in bytes, that our package reads.
 const longest = 1 << 20
 
-// A line sets one field. Its value is JSON, or a plain YAML scalar.
+// A line sets one field. Value is JSON or a plain YAML scalar.
 type line struct{ Name, Value string }
 
 func (w *world) text() string {
@@ -40,7 +40,7 @@ func (w *world) text() string {
 
 func (w *world) String() string { return w.text()[:min(len(w.text()), 5000)] }
 
-// value returns what the file sets a field to first.
+// value returns the first value that the file sets for a field.
 func (w *world) value(name string) (value string, ok bool) {
 	for _, l := range w.Lines {
 		if l.Name == name {
@@ -61,7 +61,7 @@ func fieldTypes() map[string]reflect.Type {
 	return fields
 }
 
-// ourTypes returns the fields that ours has, with their types.
+// ourTypes returns the fields that our package supports, with their types.
 func ourTypes() map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
 	for f := range reflect.TypeFor[kubeletconfig.Settings]().Fields() {
@@ -72,7 +72,7 @@ func ourTypes() map[string]reflect.Type {
 	return fields
 }
 
-// leftOut are fields that no world sets, and why.
+// leftOut returns the fields that no world sets, with the reason.
 func leftOut() map[string]string {
 	return map[string]string{
 		"failCgroupV1":         "the kubelet's validation depends on the machine",
@@ -90,7 +90,7 @@ func newWorld(d *judge.Draw) *world {
 		i := d.Int(2)
 		header[i].Value = judge.Pick(d, `""`, "v1", "kubelet.config.k8s.io/v1", "KubeletConfigurations")
 	}
-	w.Lines = header[d.Int(100)/99:] // now and then without an apiVersion
+	w.Lines = header[d.Int(100)/99:] // one file in a hundred has no apiVersion
 	var theme []string
 	if d.Chance(35) {
 		theme = themes()[d.Int(len(themes()))]
@@ -137,7 +137,7 @@ func newWorld(d *judge.Draw) *world {
 	return w
 }
 
-// themes are fields that are checked together, or by many conditions.
+// themes are groups of fields that are validated together, or fields with many conditions.
 func themes() [][]string {
 	return [][]string{
 		{"shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownGracePeriodByPodPriority"},
@@ -146,6 +146,9 @@ func themes() [][]string {
 		{"crashLoopBackOff"},
 		{"enforceNodeAllocatable"},
 		{"tlsCertFile", "tlsPrivateKeyFile"},
+		{"authentication", "authorization"},
+		{"tlsCipherSuites", "tlsMinVersion", "tlsCurvePreferences"},
+		{"healthzBindAddress", "healthzPort", "readOnlyPort"},
 		{"staticPodPath", "resolvConf", "podLogsDir"},
 		{"evictionHard", "mergeDefaultEvictionSettings"},
 		{"clusterDNS", "clusterDomain"},
@@ -160,7 +163,7 @@ func themes() [][]string {
 	}
 }
 
-// partners are fields that are checked together.
+// partners maps a field to a field that is validated with it.
 func partners() map[string]string {
 	return map[string]string{
 		"tlsCertFile": "tlsPrivateKeyFile", "staticPodURLHeader": "staticPodURL", "shutdownGracePeriodByPodPriority": "shutdownGracePeriod",
@@ -169,7 +172,7 @@ func partners() map[string]string {
 	}
 }
 
-// pickField returns a field: more often one that belongs to others.
+// pickField draws a field. Fields that are validated together are more likely.
 func pickField(d *judge.Draw, names []string) string {
 	if d.Chance(40) {
 		return judge.Pick(d, "maxPods", "podsPerCore", "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge",
@@ -182,17 +185,17 @@ func pickField(d *judge.Draw, names []string) string {
 }
 
 func quoted(s string) string {
-	data, _ := json.Marshal(s) // a string always marshals
+	data, _ := json.Marshal(s) // the marshalling of a string never fails
 	return string(data)
 }
 
-// drawValue returns a value of a type as JSON: often one that is right.
+// drawValue draws a value of a type as JSON. The value is often valid.
 func drawValue(d *judge.Draw, t reflect.Type, name string, depth int) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if name == "featureGates" || name == "logging" || name == "tracing" {
-		return "{}" // of types that ours ignores; the kubelet panics on a gate that it does not know
+		return "{}" // a type that our package ignores; the kubelet panics on an unknown feature gate
 	}
 	if t == reflect.TypeFor[metav1.Duration]() {
 		return quoted(judge.Pick(d, "30s", "1m0s", "0s", "1s", "999ms", "3s", "2m0s", "5m0s", "300s", "301s", "-1s", "1h0m0s", "100ms", "1ms", "2s", "x", ""))
@@ -272,6 +275,11 @@ func drawString(d *judge.Draw, name string) string {
 		"podLogsDir":                             {"/var/log/pods", "/var/log/../x", "relative", "/var/log/é"},
 		"containerLogMaxSize":                    {"10Mi", "1", "-1", "x", ""},
 		"allowedUnsafeSysctls":                   {"kernel.msg*", "net.core.somaxconn", "a*b", "", "kernel/msg*"},
+		"healthzBindAddress":                     {"127.0.0.1", "::1", "localhost"},
+		"tlsMinVersion":                          {"VersionTLS12", "VersionTLS13", "VersionTLS10", "", "TLS12"},
+		"tlsCipherSuites":                        {"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", "TLS_RSA_WITH_RC4_128_SHA", "x"},
+		"mode":                                   {"AlwaysAllow", "Webhook", "x"},
+		"clientCAFile":                           {"/ca.crt", "", "relative"},
 		"tlsCertFile":                            {"/a.crt", ""},
 		"tlsPrivateKeyFile":                      {"/a.key", ""},
 		"topologyManagerPolicy":                  {"none", "restricted", "x"},

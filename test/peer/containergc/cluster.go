@@ -11,33 +11,34 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A cluster is what there is of a world: that which a side acts on, or a model.
+// A cluster is the current state of a world: either the state on which a side acts, or that
+// of a model.
 type cluster struct {
 	w          *World
 	disk       disk
 	began      time.Time
 	step       Step
-	offset     time.Duration // of the clock on the wall
+	offset     time.Duration // of the wall clock
 	pods       map[string]string
 	boxes      []*box
 	containers []*container
 }
 
-// A disk holds the logs.
+// A disk stores the logs.
 type disk interface {
 	write(file string) error
 	link(name, file string) error
 }
 
-// A container is one that the runtime has.
+// A container is a container in the runtime.
 type container struct {
 	*Container
 	state       runtimeapi.ContainerState
-	made, ended time.Time // on the wall
+	made, ended time.Time // by the wall clock
 	fixed       bool
 }
 
-// A box is a sandbox that the runtime has.
+// A box is a sandbox in the runtime.
 type box struct {
 	*Box
 	made time.Time
@@ -51,7 +52,7 @@ func newCluster(w *World, now time.Time, d disk) *cluster {
 	return c
 }
 
-// begin does what happens before a step.
+// begin applies the changes that a step makes before its pass.
 func (n *cluster) begin(i int, s Step, now time.Time) error {
 	n.step = s
 	n.offset += s.Clock
@@ -103,7 +104,7 @@ func (n *cluster) removeBox(id string) {
 	n.boxes = slices.DeleteFunc(n.boxes, func(b *box) bool { return b.ID == id })
 }
 
-// the returns a container that is there, or nil.
+// the returns container i if it exists, or nil.
 func (n *cluster) the(i int) *container {
 	for _, c := range n.containers {
 		if i >= 0 && c.Container == n.w.Containers[i] {
@@ -113,7 +114,7 @@ func (n *cluster) the(i int) *container {
 	return nil
 }
 
-// find returns the container of an id, or the only one that begins with it.
+// find returns the container with an ID, or the only container whose ID has this prefix.
 func (n *cluster) find(id string) *container {
 	var found *container
 	for _, c := range n.containers {
@@ -127,7 +128,7 @@ func (n *cluster) find(id string) *container {
 	return found
 }
 
-// state returns what the pod workers know of a pod.
+// state returns the state of a pod in the pod workers.
 func (n *cluster) state(uid types.UID) string {
 	if state, ok := n.pods[string(uid)]; ok {
 		return state

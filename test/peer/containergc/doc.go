@@ -1,32 +1,35 @@
 // Package containergc compares the container garbage collection of Kubeparts with the
 // kubelet's.
 //
-// The kubelet's side is its whole runtime manager with its log manager and its policy
-// object. Both sides act on the same fake runtime and on a real folder of logs and
-// links. Compared after each pass are the calls about each container and sandbox, every
-// file and link that is there, events, and the failures that an error names.
+// The kubelet's side is its whole runtime manager with its log manager and its policy object.
+// Both sides act on the same fake runtime and on a real directory of logs and symbolic links.
+// After each pass, the test compares the calls for each container and sandbox, every file and
+// link on the disk, the events, and the failures in the error.
 //
-// Worlds have pods that run, have ended, were evicted or are gone, with several
-// sandboxes and containers, in every state and in unknown ones; creation times in
-// another order than attempts; objects without labels; grace periods and preStop hooks;
-// limits for each name and in all, and ages; removals, stops, statuses and lists that
-// fail; sources that are not ready; clocks that are set; logs that are rotated or gone,
-// links that were cut or are odd, folders that are no pod's, and a folder of logs that
-// is missing or a file. A pass is a periodic one or one for disk pressure.
+// Worlds have running, terminated, evicted and deleted pods, with several sandboxes and
+// containers in every state and in unknown states. The order of creation times can differ
+// from that of attempts, and objects can lack labels. Worlds also draw grace periods and
+// preStop hooks; limits per container name, total limits and minimum ages; failing removals,
+// stops, status calls and list calls; pod sources that are not ready; and clocks that are
+// set. On the disk, logs can be rotated or missing, links can have shortened names or unusual
+// targets, directories can belong to no pod, and the log directory can be missing or a file.
+// A pass is a periodic one or one for disk pressure.
 //
 // # Models
 //
-// What stays has effects on later passes. A model therefore plays the whole world as
-// the kubelet does, and ours with its differences switched on one by one: see
-// [traits]. A difference is explained if the models have both values, and its rule is
-// that of the trait which makes the difference.
+// An object that one side keeps influences later passes. A model therefore plays the whole
+// world once as the kubelet and once as our package, with the differences switched on one by
+// one: see [traits]. A difference is explained if the models have both values. Its rule is
+// that of the trait which causes the difference.
 //
 // # Not compared
 //
-// Owned, Snapshot and Plan, which the kubelet does not have. RequestPod, whose
-// counterpart is another component of the kubelet. The order of removals, which in the
-// kubelet is that of a map. Calls that hang: one delays all passes of the kubelet, and of
-// ours the pass that makes it. Containers made at the same time, among which the kubelet
-// chooses by chance. The clock of the kubelet cannot be set here; its runtime's times move
-// instead, which is the same to it.
+//   - Owned, Snapshot and Plan, which the kubelet does not have.
+//   - RequestPod. Its counterpart is in another component of the kubelet.
+//   - The order of removals. In the kubelet it is that of a map.
+//   - Calls that hang. Such a call delays all passes of the kubelet; in our package it delays only the pass that makes it.
+//   - Containers with equal creation times, among which the kubelet chooses at random.
+//
+// The test cannot set the kubelet's clock. Instead it shifts the times that the kubelet's
+// runtime reports, which has the same effect.
 package containergc

@@ -26,15 +26,15 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A kubelet plays the kubelet's side of worlds. One runtime manager serves all of
-// them: its garbage collection keeps nothing between passes.
+// A kubelet plays the kubelet's side of worlds. One runtime manager serves all worlds,
+// because its garbage collection keeps no state between passes.
 type kubelet struct {
 	root    string
 	current *current
 	runtime kubecontainer.Runtime
 }
 
-// current is the node of the world that is played.
+// current is the node of the current world.
 type current struct{ *node }
 
 func newKubelet(t *testing.T, root string) *kubelet {
@@ -70,7 +70,7 @@ func (k *kubelet) play(t *testing.T, w *World) []judge.Facts {
 				return gc.DeleteAllUnusedContainers(ctx)
 			}
 			err := gc.GarbageCollect(ctx)
-			if err != nil { // as its loop does
+			if err != nil { // as the kubelet's loop does
 				n.events = append(n.events, "ContainerGCFailed "+faults(err))
 			}
 			return err
@@ -78,12 +78,12 @@ func (k *kubelet) play(t *testing.T, w *World) []judge.Facts {
 	})
 }
 
-// sources are ready or not.
+// sources reports whether the pod sources are ready.
 type sources struct{ *node }
 
 func (s sources) AllReady() bool { return !s.step.NotReady }
 
-// mapped is an operating system in which the folder of links is elsewhere.
+// mapped is an operating system in which the directory of links has another path.
 type mapped struct {
 	kubecontainer.RealOS
 	root string
@@ -111,7 +111,7 @@ func (m mapped) Glob(pattern string) ([]string, error) {
 	return found, err
 }
 
-// A runtimeService has what the runtime manager calls here.
+// A runtimeService has the methods that the runtime manager calls in this test.
 type runtimeService struct {
 	cri.RuntimeService
 	*current
@@ -156,7 +156,7 @@ func (s runtimeService) RemovePodSandbox(ctx context.Context, id string) error {
 // imageService is never called.
 type imageService struct{ cri.ImageManagerService }
 
-// recorder notes events.
+// recorder records events.
 type recorder struct{ *current }
 
 func (r recorder) Eventf(_ runtime.Object, _, reason, format string, args ...any) {

@@ -10,44 +10,45 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// Traits are what ours does otherwise than the kubelet, one bit each. A model with no
-// trait is the kubelet, one with all is ours. So a difference has a trait as its cause
-// if the model without it has another outcome.
+// Traits are the behaviours in which our package differs from the kubelet, one bit each. A
+// model without traits behaves as the kubelet does, a model with all traits as our package
+// does. A trait is the cause of a difference if the model without the trait has another
+// outcome.
 type traits uint64
 
 const (
 	waitsForSources   traits = 1 << iota
-	oneSnapshot              // instead of lists for containers and for sandboxes
-	needsPod                 // to remove a container or sandbox
-	createdStays             // a container that may be about to start
-	knownStates              // unknown ones are running and ready
-	ageFromEnd               // and not from the creation
-	attemptsTell             // which is the newest
-	noStatus                 // is needed to remove a container
-	backsOff                 // after failures
-	failuresAreErrors        // of removals
-	tellsReclaim             // makes events about failing reclaims, too
-	quiets                   // events
-	logsApart                // are found on the disk, and not by containers
-	folderLast               // of a pod, when nothing else is left
-	namedFolders             // those with the name of a pod's
-	missingFolder            // of logs is no failure
-	linksDespite             // failures to read the folder of logs
-	readsLinks               // or fails
-	snapshotTells            // whether the container of a dead link is running
+	oneSnapshot              // one snapshot instead of separate lists of containers and sandboxes
+	needsPod                 // removes a container or sandbox only if its pod is known
+	createdStays             // keeps a created container, which may be about to start
+	knownStates              // treats unknown states as running and ready
+	ageFromEnd               // counts the minimum age from the end, not from the creation
+	attemptsTell             // attempts determine which container is the newest
+	noStatus                 // removes a container without asking for its status
+	backsOff                 // after failed removals
+	failuresAreErrors        // failed removals make the pass fail
+	tellsReclaim             // also records events about failed reclaims
+	quiets                   // does not repeat events
+	logsApart                // finds logs on the disk, not through containers
+	folderLast               // removes a pod's log directory when nothing else of the pod exists
+	namedFolders             // removes only directories with the name of a pod's log directory
+	missingFolder            // a missing log directory is no failure
+	linksDespite             // cleans links although the log directory could not be read
+	readsLinks               // a link that cannot be read counts as dead
+	snapshotTells            // takes the state of the container of a dead link from the snapshot
 	everyTrait        traits = 1<<iota - 1
 )
 
-// A model plays a side as a rule sees it.
+// A model plays a side for the rules.
 type model struct {
 	traits
 	*cluster
-	files map[string]bool   // and folders, below the root
-	links map[string]string // name -> file, or "" if that is nowhere
+	files map[string]bool   // files and directories, relative to the root
+	links map[string]string // name -> target file, or "" if the target does not exist
 	now   time.Time         // monotonic
 
 	ends     map[string]end
-	shown    map[*container]time.Time // of those seen dead, on the wall as it was then
+	shown    map[*container]time.Time // when a container was first seen dead, by the wall clock of that time
 	failures map[string]failure
 	failing  bool
 	eventAt  time.Time
@@ -55,15 +56,15 @@ type model struct {
 	facts  judge.Facts
 	events []string
 	causes map[string]bool
-	uids   map[*container]string // of the pods of containers, before the pass
+	uids   map[*container]string // pod UID of each container, before the pass
 }
 
-// An end is when a container ended: on the wall, or monotonic if that is when it was
-// first seen dead.
+// An end is the time at which a container ended: by the wall clock, or monotonic if it is the
+// time at which the container was first seen dead.
 type end struct {
 	at     time.Time
 	seen   bool
-	offset time.Duration // of the wall when it was seen
+	offset time.Duration // of the wall clock at that time
 }
 
 type failure struct {
@@ -71,7 +72,7 @@ type failure struct {
 	until time.Time
 }
 
-// predict returns what a side with some traits does in a step.
+// predict returns the facts of a step for a side with these traits.
 func (w *World) predict(step int, t traits) judge.Facts {
 	if w.cache == nil {
 		w.cache = map[traits][]judge.Facts{}
@@ -88,7 +89,7 @@ func (w *World) predict(step int, t traits) judge.Facts {
 	m.prepare()
 	for i, s := range w.Steps {
 		m.now = m.now.Add(s.After)
-		_ = m.begin(i, s, m.now) // in memory
+		_ = m.begin(i, s, m.now) // cannot fail: the model is in memory
 		m.pass()
 		w.cache[t] = append(w.cache[t], m.facts)
 	}
@@ -101,7 +102,7 @@ func (m *model) prepare() {
 	}
 	for _, name := range m.w.Strays {
 		if m.w.Folder == "" {
-			_ = m.write("pods/" + name + "/app/0.log") // in memory
+			_ = m.write("pods/" + name + "/app/0.log") // cannot fail: the model is in memory
 		}
 	}
 	if m.w.LinkFolder == "missing" {
@@ -132,7 +133,7 @@ func (m *model) link(name, file string) error {
 
 func (m *model) has(t traits) bool { return m.traits&t == t }
 
-// wall returns what the clock shows.
+// wall returns the time of the wall clock.
 func (m *model) wall() time.Time { return m.now.Add(m.offset) }
 
 func (m *model) pass() {
@@ -210,10 +211,10 @@ func (m *model) text() string {
 
 func (m *model) call(object, what string) { m.facts[object+" calls"] += what + ";" }
 
-// held reports whether a removal failed not long ago.
+// held reports whether a removal is in back-off after a failure.
 func (m *model) held(id string) bool { return m.has(backsOff) && m.failures[id].until.After(m.now) }
 
-// note records the result of a removal, which may be a fault.
+// note records the result of a removal. fault is "" if it succeeded.
 func (m *model) note(id, fault string) {
 	if fault == "" {
 		delete(m.failures, id)
@@ -226,7 +227,7 @@ func (m *model) note(id, fault string) {
 	m.failures[id] = failure{delay, m.now.Add(delay)}
 }
 
-// uid returns the pod of a container, and whether there is one.
+// uid returns the pod UID of a container, and whether it is known.
 func (m *model) uid(c *container) (string, bool) {
 	if !c.Unlabelled {
 		return m.w.Pods[c.Pod].UID, true
@@ -242,7 +243,7 @@ func (m *model) uid(c *container) (string, bool) {
 	return "", false
 }
 
-// gone reports whether everything of a pod goes in this pass.
+// gone reports whether this pass removes everything of a pod.
 func (m *model) gone(uid string) bool {
 	return m.ShouldPodContentBeRemoved(types.UID(uid)) || m.step.All && m.ShouldPodRuntimeBeRemoved(types.UID(uid))
 }

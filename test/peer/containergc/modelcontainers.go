@@ -12,7 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A unit is the dead containers of one name in one pod, the newest first.
+// A unit is all dead containers of one name in one pod, newest first.
 type unit struct {
 	uid  string
 	dead []*container
@@ -63,7 +63,7 @@ func (m *model) cleanContainers() {
 	}
 }
 
-// newest orders containers of one name, the newest first.
+// newest orders containers of one name, newest first.
 func (m *model) newest(a, b *container) int {
 	if m.has(attemptsTell) && a.Attempt != b.Attempt {
 		return cmp.Compare(b.Attempt, a.Attempt)
@@ -71,7 +71,7 @@ func (m *model) newest(a, b *container) int {
 	return cmp.Or(b.made.Compare(a.made), cmp.Compare(b.ID, a.ID))
 }
 
-// units returns the containers that may go.
+// units returns the containers that may be removed.
 func (m *model) units(ends map[*container]time.Time) (units []*unit) {
 	byName := map[[2]string]*unit{}
 	for _, c := range m.containers {
@@ -110,7 +110,7 @@ func (m *model) units(ends map[*container]time.Time) (units []*unit) {
 	return units
 }
 
-// isDead reports whether a container is not running, nor about to.
+// isDead reports whether a container is neither running nor about to start.
 func (m *model) isDead(c *container, uid string) bool {
 	switch c.state {
 	case runtimeapi.ContainerState_CONTAINER_RUNNING:
@@ -130,8 +130,8 @@ func (m *model) isDead(c *container, uid string) bool {
 	}
 }
 
-// findEnds returns when containers ended, as ours knows: no later than they were first
-// seen dead.
+// findEnds returns when containers ended, as our package determines it: at the latest when
+// the container was first seen dead.
 func (m *model) findEnds() map[*container]time.Time {
 	ends := map[*container]time.Time{}
 	m.shown = map[*container]time.Time{}
@@ -147,7 +147,7 @@ func (m *model) findEnds() map[*container]time.Time {
 		e, ok := m.ends[c.ID]
 		if !ok && exited {
 			if !m.w.Snapshot && m.held(c.ID) {
-				continue // ours does not ask either while it does not try again to remove it
+				continue // our package does not ask for the status during the back-off either
 			}
 			if c.Mute && !c.fixed && !m.w.Snapshot {
 				m.causes["fault:status"] = true
@@ -167,7 +167,7 @@ func (m *model) findEnds() map[*container]time.Time {
 	return ends
 }
 
-// own returns when a container ended, by itself.
+// own returns the end of a container that the container itself reports.
 func (m *model) own(c *container, ends map[*container]time.Time) time.Time {
 	end := ends[c]
 	if end.IsZero() && c.state == runtimeapi.ContainerState_CONTAINER_CREATED {
@@ -179,7 +179,7 @@ func (m *model) own(c *container, ends map[*container]time.Time) time.Time {
 	return end
 }
 
-// removeContainer removes a container and returns what failed.
+// removeContainer removes a container and returns the fault, "" if it succeeded.
 func (m *model) removeContainer(c *container) (fault string) {
 	object := "container " + c.ID[:2]
 	if c.Mute && !c.fixed && !m.has(noStatus) {
@@ -233,7 +233,7 @@ func (m *model) grace(c *container) int64 {
 	return 2
 }
 
-// cleanBoxes removes sandboxes without containers.
+// cleanBoxes removes sandboxes that have no containers.
 func (m *model) cleanBoxes() {
 	used := map[string]bool{}
 	for _, c := range m.containers {

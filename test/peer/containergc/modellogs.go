@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// cleanLogs removes the folders of pods, and for ours the logs of containers. It
-// reports whether the links are next.
+// cleanLogs removes the log directories of pods, and for our side also the logs of
+// containers. It reports whether the pass continues with the links.
 func (m *model) cleanLogs() bool {
 	switch {
 	case m.w.Folder == "missing" && m.has(missingFolder):
@@ -44,7 +44,7 @@ func named(name string) bool {
 	return len(parts) == 3 && !slices.Contains(parts, "")
 }
 
-// below returns what is right below a folder, in order.
+// below returns the direct children of a directory, sorted.
 func (m *model) below(folder string) (all []string) {
 	for _, file := range slices.Sorted(maps.Keys(m.files)) {
 		if rest, ok := strings.CutPrefix(file, folder+"/"); ok && !strings.Contains(rest, "/") {
@@ -62,13 +62,13 @@ func (m *model) removeAll(path string) {
 	}
 }
 
-// left reports whether the runtime has anything of a pod.
+// left reports whether the runtime has any object of a pod.
 func (m *model) left(uid string) bool {
 	return slices.ContainsFunc(m.containers, func(c *container) bool { u, ok := m.uid(c); return ok && u == uid }) ||
 		slices.ContainsFunc(m.boxes, func(b *box) bool { return b.UID == uid })
 }
 
-// cleanPodLogs removes the logs of containers that are gone, of a pod that is not.
+// cleanPodLogs removes the logs of removed containers of a pod that still exists.
 func (m *model) cleanPodLogs(folder, uid string) {
 	for _, sub := range m.below(folder) {
 		name := sub[len(folder)+1:]
@@ -94,14 +94,14 @@ func (m *model) cleanPodLogs(folder, uid string) {
 	}
 }
 
-// attempt returns the attempt in the name of a log, or -1.
+// attempt returns the attempt number in the name of a log file, or -1.
 func attempt(path string) int {
 	n := -1
-	_, _ = fmt.Sscanf(path[strings.LastIndex(path, "/")+1:], "%d.log", &n) // -1 if it is none
+	_, _ = fmt.Sscanf(path[strings.LastIndex(path, "/")+1:], "%d.log", &n) // stays -1 if the name has no number
 	return n
 }
 
-// deadLinks returns the links that lead nowhere.
+// deadLinks returns the links whose target does not exist.
 func (m *model) deadLinks() (dead []string) {
 	for _, name := range slices.Sorted(maps.Keys(m.links)) {
 		if file := m.links[name]; file != "." && !m.files[file] {
@@ -126,7 +126,7 @@ func (m *model) cleanLinks() {
 	}
 }
 
-// mayWrite reports whether the container of a link may write to its log again.
+// mayWrite reports whether the container of a link may still write to its log.
 func (m *model) mayWrite(id string) bool {
 	c := m.find(id)
 	switch {

@@ -18,21 +18,21 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A node is the runtime of one side, its folders of logs, and its pod workers.
+// A node is the runtime, the log directories and the pod workers of one side.
 type node struct {
 	*cluster
-	root string // has the folders pods and containers
-	// shifted makes all times those of a clock that is never set: only how old
-	// things are counts for the kubelet, and its clock cannot be set here.
+	root string // contains the directories pods and containers
+	// shifted converts all times to those of a clock that is never set. The kubelet uses only
+	// ages, and the test cannot set its clock.
 	shifted bool
 
 	mu     sync.Mutex
-	calls  map[string]string // in this step, by object
+	calls  map[string]string // calls of this step, by object
 	events []string
 
-	// What ours tells is checked against what was removed.
-	removed []string // ids
-	told    string   // what is wrong
+	// The test compares the reports of our manager with the removals.
+	removed []string // IDs
+	told    string   // differences between report and removals
 }
 
 func newNode(w *World, root string) (*node, error) {
@@ -75,7 +75,7 @@ func newNode(w *World, root string) (*node, error) {
 	return n, nil
 }
 
-// spoilLinks does what is wrong with the folder of links.
+// spoilLinks makes the directory of links faulty, as the world demands.
 func (n *node) spoilLinks() error {
 	folder := filepath.Join(n.root, "containers")
 	switch n.w.LinkFolder {
@@ -90,7 +90,7 @@ func (n *node) spoilLinks() error {
 
 func (n *node) pods() string { return filepath.Join(n.root, "pods") }
 
-// link makes a link to a file, if its name is free.
+// link creates a link to a file, unless its name exists.
 func (n *node) link(name, file string) error {
 	if n.w.LinkFolder != "" {
 		return nil
@@ -102,7 +102,7 @@ func (n *node) link(name, file string) error {
 	return err
 }
 
-// write makes a file and its folders.
+// write creates a file and its parent directories.
 func (n *node) write(file string) error {
 	path := filepath.Join(n.root, file)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -114,14 +114,14 @@ func (n *node) write(file string) error {
 // files returns all paths below the root.
 func (n *node) files() (all []string, err error) {
 	err = filepath.WalkDir(n.root, func(path string, _ fs.DirEntry, err error) error {
-		rel, _ := filepath.Rel(n.root, path) // of a path below
+		rel, _ := filepath.Rel(n.root, path) // cannot fail: the path is below the root
 		all = append(all, rel)
 		return err
 	})
 	return all, err
 }
 
-// Pod workers.
+// Methods of the pod workers.
 
 func (n *node) IsPodTerminationRequested(uid types.UID) bool { return n.state(uid) != "running" }
 
@@ -133,7 +133,7 @@ func (n *node) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
 	return n.state(uid) == "gone" || n.state(uid) == "ended"
 }
 
-// The runtime.
+// Methods of the runtime.
 
 func (n *node) call(object, what string) {
 	n.calls[object] += what + ";"
@@ -169,7 +169,7 @@ func (n *node) ListContainers(_ context.Context, f *runtimeapi.ContainerFilter) 
 	return list, nil
 }
 
-// matches reports whether labels are as a filter wants them.
+// matches reports whether labels match a selector.
 func matches(labels, selector map[string]string) bool {
 	for k, v := range selector {
 		if labels[k] != v {

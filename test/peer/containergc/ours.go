@@ -36,7 +36,7 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 			}
 			m, err := containergc.New(cfg)
 			require.NoError(t, err)
-			perPod, total = 7, 7 // of which it has copies
+			perPod, total = 7, 7 // to detect that New copies the limits
 			return func(ctx context.Context, all bool) (err error) {
 				told.begin()
 				if all {
@@ -54,7 +54,7 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 	}
 }
 
-// preStop runs a hook, which is a command here.
+// preStop runs a hook. In this test a hook is a command.
 func (n *node) preStop(ctx context.Context, c containergc.Container) error {
 	var hook corev1.LifecycleHandler
 	err := json.Unmarshal([]byte(c.PreStop), &hook)
@@ -72,18 +72,18 @@ func (r ourRecorder) Eventf(_ runtime.Object, _, reason, format string, args ...
 	r.events = append(r.events, reason+" "+faults(fmt.Errorf(format, args...)))
 }
 
-// wall is a clock whose hands are set while time goes on.
+// wall is a wall clock that can be set while time passes.
 type wall struct {
 	clock.RealClock
 	*node
 }
 
-// Now returns a time with a monotonic reading, which those of a bubble do not have.
+// Now returns a time with a monotonic reading. Times of a synctest bubble do not have one.
 func (c wall) Now() time.Time {
 	now := time.Now()
 	shown := now.Add(c.offset)
-	// As package time has it: a bit, the seconds since 1885, the nanoseconds; and
-	// then the monotonic clock.
+	// The layout of time.Time: a flag bit, the seconds since 1885 and the nanoseconds in one
+	// word; then the monotonic reading.
 	words := struct {
 		wall uint64
 		ext  int64

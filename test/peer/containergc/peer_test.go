@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// The queue of the kubelet's log manager, which has no end.
+		// The kubelet's log manager never shuts its queue down.
 		goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"),
 		goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop"),
 	)
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 
 func TestPeer(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm") // making files takes its time on a disk
+		t.Setenv("TMPDIR", "/dev/shm") // files are created faster in memory than on a disk
 	}
 	root := t.TempDir()
 	judge.Run(t, judge.Peer[*World]{

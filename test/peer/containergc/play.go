@@ -15,11 +15,11 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// An agent is one side: a pass of its manager, and its error. With all, it removes
-// everything that is not used.
+// An agent is one side: it runs one pass of its manager and returns the error. If all is set,
+// the pass removes every unused object.
 type agent func(ctx context.Context, all bool) error
 
-// play plays a world.
+// play plays a world with one side and returns the facts of each step.
 func play(t *testing.T, w *World, root string, side func(*testing.T, *node) agent) (all []judge.Facts) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func play(t *testing.T, w *World, root string, side func(*testing.T, *node) agen
 	return all
 }
 
-// facts returns what could be observed in a step.
+// facts returns the observations of a step.
 func (n *node) facts(t *testing.T, err error) judge.Facts {
 	t.Helper()
 	files, walked := n.files()
@@ -52,7 +52,7 @@ func (n *node) facts(t *testing.T, err error) judge.Facts {
 	return f
 }
 
-// shorten makes the name of a fact of a path.
+// shorten makes the name of a fact from a path.
 func shorten(path string) string {
 	for strings.Contains(path, "xxxx") {
 		path = strings.ReplaceAll(path, "xxxx", "x")
@@ -65,7 +65,7 @@ func shorten(path string) string {
 
 const notReady = "not every pod source has been read"
 
-// faults returns which faults an error names.
+// faults returns the faults that an error contains.
 func faults(err error) string {
 	if err == nil {
 		return ""
@@ -83,7 +83,7 @@ func faults(err error) string {
 	return strings.Join(found, "; ")
 }
 
-// faultNames returns the texts by which faults are found in errors.
+// faultNames returns the texts that identify faults in errors.
 func faultNames() []string {
 	return []string{
 		"fault:containers", "fault:sandboxes", "fault:status", "fault:stop", "fault:remove", "fault:box stop", "fault:box remove",

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/containergc"
 )
 
-// snapshot returns what there is as ours makes it of statuses.
+// snapshot returns the node's objects in the form that our package makes from statuses.
 func (n *node) snapshot(context.Context) (s containergc.Snapshot, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -38,16 +38,16 @@ func (n *node) snapshot(context.Context) (s containergc.Snapshot, err error) {
 	return s, nil
 }
 
-// told is what ours tells of its last pass, of which the kubelet tells nothing: it must
-// agree with the world and with the calls that were made.
+// told is what our manager reports about its last pass. The kubelet has no such report. The
+// report must agree with the world and with the calls.
 type told struct {
 	node   *node
-	open   int // files, before the pass
+	open   int // open files before the pass
 	result containergc.Result
 	passes int
-	plan   *containergc.Plan // before the pass, if it was asked for
-	failed bool              // to plan
-	tries  []string          // to remove, as an observer sees them
+	plan   *containergc.Plan // made before the pass, if the world demands a plan
+	failed bool              // the plan failed
+	tries  []string          // removals, as the Observer receives them
 }
 
 func (t *told) observer() containergc.Observer {
@@ -75,7 +75,7 @@ func (t *told) planned(p containergc.Plan, err error) {
 	t.plan, t.failed = &p, err != nil
 }
 
-// problems returns what is wrong.
+// problems returns the contradictions in the report.
 func (t *told) problems(err error) string {
 	var found []string
 	check := func(what string, got, want any) {
@@ -130,7 +130,7 @@ func (t *told) path(o containergc.Object) string {
 	return filepath.Join(t.node.pods(), o.ID)
 }
 
-// fits reports whether an object is described as it is.
+// fits reports whether the description of an object is correct.
 func (t *told) fits(o containergc.Object) bool {
 	w := t.node.w
 	folder := o.Namespace + "_" + o.Pod + "_" + string(o.PodUID)
@@ -162,7 +162,7 @@ func (t *told) fitsContainer(c *Container, o containergc.Object) bool {
 				uid = b.UID
 			}
 		}
-		if o.PodUID == "" { // the sandbox is gone
+		if o.PodUID == "" { // the sandbox was removed
 			uid = ""
 		}
 	}
@@ -173,7 +173,7 @@ func (t *told) fitsContainer(c *Container, o containergc.Object) bool {
 func descriptors() int {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return 0 // on another system
+		return 0 // this system has no /proc/self/fd
 	}
 	return len(open)
 }

@@ -17,68 +17,68 @@ type World struct {
 	Pods                              []*Pod
 	Boxes                             []*Box
 	Containers                        []*Container
-	Strays                            []string // names in the folder of pods' logs, without a pod
-	Links                             []Link   // odd ones in the folder of links
-	Folder                            string   // "" or what is wrong with that of pods' logs
-	LinkFolder                        string   // the same for that of links
-	Snapshot                          bool     // ours is given statuses instead of asking for lists
-	Plans                             bool     // ours is asked for its plan before each periodic pass
+	Strays                            []string // entries of the log directory that belong to no pod
+	Links                             []Link   // unusual entries of the directory of links
+	Folder                            string   // "" or the fault of the directory of pod logs
+	LinkFolder                        string   // "" or the fault of the directory of links
+	Snapshot                          bool     // our manager receives statuses instead of calling list methods
+	Plans                             bool     // our manager makes a Plan before each periodic pass
 	Steps                             []Step
 
-	cache map[traits][]judge.Facts // of models
-	found map[string]traits        // the cause of each difference
+	cache map[traits][]judge.Facts // results of models
+	found map[string]traits        // trait that causes each difference
 }
 
-// A Pod is what the pod workers know of one.
+// A Pod is the state of a pod in the pod workers.
 type Pod struct {
 	UID, Name string
-	State     string // running, ended, evicted, gone
+	State     string // running, ended, evicted or gone
 }
 
-// A Box is a sandbox. It is there from step From on, if it was not removed.
+// A Box is a sandbox. It exists from step From on, until it is removed.
 type Box struct {
 	ID, UID                string
 	Pod                    int
 	Attempt                uint32
-	Ready                  string        // ready, not ready, unknown
-	Made                   time.Duration // before the world begins
+	Ready                  string        // ready, not ready or unknown
+	Made                   time.Duration // duration before the start of the world
 	StopFails, RemoveFails bool
 	From                   int
 }
 
-// A Container is one in the runtime, with its log and a link to that.
+// A Container is a container in the runtime, with its log and a link to the log.
 type Container struct {
 	ID                     string
 	Pod, Box               int
 	Name                   string
 	Attempt                uint32
 	State                  runtimeapi.ContainerState
-	Made, Ended            time.Duration // before the world begins, by the clock then
+	Made, Ended            time.Duration // durations before the start of the world, by the clock of that time
 	Unlabelled             bool
 	Grace, DeletionGrace   string // annotations
 	PreStop                bool
-	Mute                   bool // it has no status
+	Mute                   bool // the runtime returns no status for it
 	StopFails, RemoveFails bool
-	Log                    string // "", "rotated", "none", "missing" (being rotated)
-	Odd                    bool   // there are files beside that are no logs
+	Log                    string // "", "rotated", "none" or "missing" (during a rotation)
+	Odd                    bool   // the directory also contains files that are no logs
 	From                   int
 }
 
-// hookFails reports whether its preStop hook fails.
+// hookFails reports whether the container's preStop hook fails.
 func (c *Container) hookFails() bool { return c.Attempt%2 == 1 }
 
-// A Link is an odd link.
+// A Link is an unusual link.
 type Link struct{ Name, Target string }
 
-// A Step is what happens, and then one pass.
+// A Step is a set of changes, followed by one pass.
 type Step struct {
 	After                               time.Duration
-	Clock                               time.Duration // by which the clock is set
+	Clock                               time.Duration // by how much the clock is set
 	Pods                                map[int]string
-	End, Heal, Vanish                   int // container that ends, that can be removed, that is removed by others
+	End, Heal, Vanish                   int // index of the container that ends, becomes removable, or is removed by another program
 	NotReady, ListContainers, ListBoxes bool
 	All                                 bool
-	LogsAppear                          int // container whose missing log is there again
+	LogsAppear                          int // index of the container whose missing log appears again
 }
 
 func newWorld(d *judge.Draw) *World {
@@ -115,7 +115,7 @@ func newWorld(d *judge.Draw) *World {
 
 func (w *World) drawPod(d *judge.Draw, i, steps int) {
 	p := &Pod{UID: fmt.Sprintf("uid-%d", i), Name: fmt.Sprintf("pod-%d", i), State: judge.Pick(d, "running", "running", "ended", "evicted", "gone")}
-	if d.Chance(8) { // so that names of links are cut
+	if d.Chance(8) { // long names, so that the names of links are shortened
 		p.Name += strings.Repeat("x", judge.Pick(d, 150, 160, 168, 172, 180))
 	}
 	w.Pods = append(w.Pods, p)
@@ -145,7 +145,7 @@ func (w *World) drawPod(d *judge.Draw, i, steps int) {
 			at = first + d.Int(boxes)
 		}
 		w.drawContainer(d, i, at, n, steps)
-		if bare { // nothing of the pod says whose it is but a sandbox that is ready
+		if bare { // only a ready sandbox identifies the pod
 			w.Containers[len(w.Containers)-1].Unlabelled = true
 		}
 	}
@@ -154,8 +154,7 @@ func (w *World) drawPod(d *judge.Draw, i, steps int) {
 	}
 }
 
-// made returns when a thing was made. No two are made at one time, and mostly a later
-// one later.
+// made draws a creation time. No two are equal, and the times mostly ascend.
 func (w *World) made(d *judge.Draw, n int) time.Duration {
 	at := time.Duration(10-n) * 10 * time.Minute
 	if d.Chance(6) {

@@ -1,12 +1,12 @@
-// Command cover reports which statements of our decision code a comparison with the
-// kubelet reaches.
+// Command cover reports which statements of our decision code a comparison with the kubelet
+// reaches.
 //
 //	go run ./cover PACKAGE...
 //
-// PACKAGE is a folder of this module that has a TestPeer, such as ./eviction. The
-// files are those of its mutation table. The report goes into
-// testdata/coverage.txt: a line for each file, and each statement block that no
-// scenario reached, with its first line of code.
+// PACKAGE is a directory of this module that has a TestPeer, such as ./eviction. The command
+// covers the files in the mutation table of that package. It writes the report to
+// testdata/coverage.txt: one line for each file, and each statement block that no scenario
+// reached, with its first line of code.
 package main
 
 import (
@@ -71,7 +71,7 @@ func run(ctx context.Context, pkg string) error {
 	return os.WriteFile(filepath.Join(pkg, "testdata", "coverage.txt"), []byte(text), 0o644)
 }
 
-// decisionFiles returns the files that a mutation table names.
+// decisionFiles returns the files in a mutation table.
 func decisionFiles(table string) ([]string, error) {
 	data, err := os.ReadFile(table)
 	if err != nil {
@@ -85,7 +85,7 @@ func decisionFiles(table string) ([]string, error) {
 	return nil, errors.New(table + " names no files")
 }
 
-// report lists the share of each file, and what was not reached.
+// report lists the covered share of each file, and the blocks that no scenario reached.
 func report(root string, files []string, profiles []*cover.Profile) (string, error) {
 	var lines strings.Builder
 	all, reached := 0, 0
@@ -106,7 +106,7 @@ func report(root string, files []string, profiles []*cover.Profile) (string, err
 		"# %.1f %% of %d statements are reached.\n\n%s", percent(reached, all), all, lines.String()), nil
 }
 
-// blocks counts statements, and lists the blocks that were not reached.
+// blocks counts statements, and lists the blocks that no scenario reached.
 func blocks(all []cover.ProfileBlock, source []string) (statements, reached int, missing string) {
 	slices.SortFunc(all, func(a, b cover.ProfileBlock) int {
 		return cmp.Or(cmp.Compare(a.StartLine, b.StartLine), cmp.Compare(a.StartCol, b.StartCol))
@@ -125,7 +125,7 @@ func blocks(all []cover.ProfileBlock, source []string) (statements, reached int,
 	return statements, reached, b.String()
 }
 
-// firstStatement returns the line that leads into a block and the block's first one.
+// firstStatement returns the line in front of a block and the first line of the block.
 func firstStatement(b cover.ProfileBlock, source []string) string {
 	lead := strings.TrimSpace(source[b.StartLine-1])
 	if b.StartLine >= b.EndLine || b.StartLine >= len(source) {

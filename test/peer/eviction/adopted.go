@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// adopted returns the evictions of an agent before this one that ours knows of in a look.
-// isAsked is whether it asks for the figures of pods then.
+// adopted returns the evictions by a previous agent that our manager knows of at a time.
+// isAsked reports whether our manager requests pod figures at that time.
 func (st *step) adopted(at time.Duration, isAsked bool) (all []flight) {
 	for _, name := range st.w.Notes[st.lastStart()].Adopted {
 		f := flight{p: st.m.pod(name), ends: st.m.deaths[name].ends}
@@ -43,7 +43,7 @@ func (st *step) adopted(at time.Duration, isAsked bool) (all []flight) {
 	return all
 }
 
-// firstLook returns when ours first looked at a time or later.
+// firstLook returns the time of our first look at or after a time.
 func (st *step) firstLook(from time.Duration) time.Duration {
 	for i := st.lastStart(); i <= st.index; i++ {
 		at := st.w.Notes[i].At
@@ -61,7 +61,7 @@ func (st *step) firstLook(from time.Duration) time.Duration {
 	return st.at
 }
 
-// adoptedUse returns what ours expects of an adopted eviction.
+// adoptedUse returns the amount that our manager expects from an adopted eviction.
 func (st *step) adoptedUse(f *flight, s eviction.Signal, at time.Duration, isAsked bool, q quirks) (n int64, known bool) {
 	looks := st.figureLooks(at)
 	if isAsked {
@@ -78,8 +78,8 @@ func (st *step) adoptedUse(f *flight, s eviction.Signal, at time.Duration, isAsk
 	return n, known
 }
 
-// adoptedFrees returns what adopted evictions free for a threshold, whether one of them
-// frees an amount that nobody knows, and how many of them are under way.
+// adoptedFrees returns the amount that adopted evictions free for a threshold, whether the
+// amount of one of them is unknown, and how many of them are in progress.
 func (st *step) adoptedFrees(t threshold, at time.Duration, isAsked bool, escalated string) (sum int64, pending bool, places int) {
 	isDisk := !isMemory(t.Signal) && t.Signal != eviction.PIDAvailable
 	for _, f := range st.adopted(at, isAsked) {
@@ -97,7 +97,7 @@ func (st *step) adoptedFrees(t threshold, at time.Duration, isAsked bool, escala
 	return sum, pending, places
 }
 
-// escalateAdopted has adopted evictions end at once, for a hard threshold.
+// escalateAdopted sets the grace period of adopted evictions to zero for a hard threshold.
 func (st *step) escalateAdopted(t threshold, at time.Duration, isAsked bool, q quirks, d *decision) {
 	if t.Grace > 0 || !q[adopts] {
 		return

@@ -20,7 +20,7 @@ func betweens(f judge.Facts) (n int) {
 	return n
 }
 
-// apart makes two steps of each turn: the turn, and ours' looks until the next.
+// apart splits each turn into two steps: the turn, and our looks until the next turn.
 func (w *world) apart(turns []judge.Facts) (all []judge.Facts) {
 	if len(w.Looks) == 0 {
 		return turns
@@ -39,7 +39,7 @@ func (w *world) apart(turns []judge.Facts) (all []judge.Facts) {
 	return all
 }
 
-// turns puts together what apart has parted. The last turn may be without its looks.
+// turns joins the steps that apart has split. The last turn can be without looks.
 func (w *world) turns(all []judge.Facts) (turns []judge.Facts) {
 	if len(w.Looks) == 0 {
 		return all
@@ -55,15 +55,15 @@ func (w *world) turns(all []judge.Facts) (turns []judge.Facts) {
 	return turns
 }
 
-// A pastLook is one of ours, as the facts tell of it.
+// A pastLook is one of our looks, read from the facts.
 type pastLook struct {
 	step   int
 	at     time.Duration
-	text   string // of one between turns
+	text   string // facts of a look between turns
 	number int
 }
 
-// looksBetween returns ours' looks between turns in a step.
+// looksBetween returns our looks between turns in a step.
 func looksBetween(step int, f judge.Facts) (all []pastLook) {
 	for n := range betweens(f) {
 		text := f[betweenFact(n+1)]
@@ -77,10 +77,10 @@ func looksBetween(step int, f judge.Facts) (all []pastLook) {
 	return all
 }
 
-// asksForFigures reports whether ours has asked in this look what pods use.
+// asksForFigures reports whether our manager requested pod figures in this look.
 func (l *pastLook) asksForFigures() bool { return strings.Contains(l.text, "\nasks for figures") }
 
-// A flight is an eviction of ours that is under way.
+// A flight is one of our evictions that is in progress.
 type flight struct {
 	p        *podSpec
 	hard     bool
@@ -90,7 +90,7 @@ type flight struct {
 	deadline time.Duration
 }
 
-// flights returns the evictions under way at a time after a turn.
+// flights returns the evictions that are in progress at a time after a turn.
 func (st *step) flights(at time.Duration) (all []flight) {
 	for i := range st.w.Pods {
 		p := &st.w.Pods[i]
@@ -116,7 +116,7 @@ func (st *step) flights(at time.Duration) (all []flight) {
 				continue
 			}
 			_, _ = fmt.Sscan(facts["kill "+name+"/grace"], &grace)
-			if strings.HasSuffix(word, ":limit") { // ours has asked for all of them at once
+			if strings.HasSuffix(word, ":limit") { // our manager requested the kills for limits all at once
 				f.began = st.w.Notes[n].At
 				for _, round := range rounds(facts) {
 					f.began += st.w.took(round)
@@ -125,7 +125,7 @@ func (st *step) flights(at time.Duration) (all []flight) {
 			f.hard = !slices.ContainsFunc(st.w.thresholds(), func(t threshold) bool { return t.Grace > 0 && st.isFor(word, name, t) })
 		}
 		if grace == 0 {
-			continue // the kubelet's
+			continue // a kill by the kubelet
 		}
 		f.deadline = f.began + killTimeout(grace)
 		if f.ended {
@@ -141,8 +141,9 @@ func (st *step) isFor(word, name string, t threshold) bool {
 	return word == name+":"+resourceOf(t.Signal)+"<"+itoa(amount(t.Value, st.w.Figures[st.w.figureOf(t.Signal)].Capacity))
 }
 
-// freesOf returns what ours expects of an eviction: what the pod used when it was told
-// to end, or more if ours has looked since. now is whether it looks at this time, too.
+// freesOf returns the amount that our manager expects from an eviction: the usage of the pod
+// when the kill was requested, or a higher usage of a later look. now reports whether there
+// is a look at this time, too.
 func (st *step) freesOf(f *flight, s eviction.Signal, at time.Duration, now bool, q quirks) (n int64, known bool) {
 	n, known = st.uses(f.p, f.began, s, q)
 	looks := st.figureLooks(at)
@@ -160,7 +161,7 @@ func (st *step) freesOf(f *flight, s eviction.Signal, at time.Duration, now bool
 	return n, known
 }
 
-// figureLooks returns when ours has asked before for the figures of pods.
+// figureLooks returns the earlier times at which our manager requested pod figures.
 func (st *step) figureLooks(until time.Duration) (all []time.Duration) {
 	for i := st.lastStart(); i <= st.index; i++ {
 		facts := st.ours
@@ -183,17 +184,18 @@ func (st *step) figureLooks(until time.Duration) (all []time.Duration) {
 	return slices.DeleteFunc(all, func(at time.Duration) bool { return at >= until })
 }
 
-// limitsAskedAt reports whether a look at local storage limits has asked for figures.
+// limitsAskedAt reports whether a check of local storage limits requested pod figures at a
+// time.
 func (st *step) limitsAskedAt(at time.Duration) bool {
 	return !st.w.NoLimits && slices.ContainsFunc(st.m.activeAt(at), func(name string) bool { return hasLimits(st.m.pod(name).Pod) })
 }
 
-// A betweenPlan is what ours finds and decides in a look between turns.
+// A betweenPlan is the observations and decisions of our manager in a look between turns.
 type betweenPlan struct {
 	st     *step
 	q      quirks
 	at     time.Duration
-	grown  bool // figures of pods that are ending were looked at
+	grown  bool // the look read the figures of pods that are terminating
 	limits []string
 
 	flights    []flight
@@ -207,7 +209,7 @@ type betweenPlan struct {
 	asks       bool
 }
 
-// frees returns what ours expects of an eviction for a signal.
+// frees returns the amount that our manager expects from an eviction for a signal.
 func (p *betweenPlan) frees(f *flight, s eviction.Signal) (int64, bool) {
 	return p.st.freesOf(f, s, p.at, p.grown, p.q)
 }
@@ -216,7 +218,7 @@ func (p *betweenPlan) isShort(f *flight) bool {
 	return f.hard || slices.Contains(p.escalated, f.p.Pod.Name)
 }
 
-// expected returns what evictions under way free for a threshold.
+// expected returns the amount that evictions in progress free for a threshold.
 func (p *betweenPlan) expected(t threshold) (sum int64, pending bool) {
 	for i := range p.flights {
 		f := &p.flights[i]
@@ -232,7 +234,7 @@ func (p *betweenPlan) expected(t threshold) (sum int64, pending bool) {
 	return sum, pending
 }
 
-// places returns how many more pods may end at a time.
+// places returns how many more evictions may start at this time.
 func (p *betweenPlan) places(t threshold) int {
 	n := p.st.w.Parallel
 	for i := range p.flights {
@@ -249,8 +251,9 @@ func (p *betweenPlan) places(t threshold) int {
 	return n
 }
 
-// failedAt returns when ours last could not kill a pod, as far as this agent knows. In its
-// turn, ours knows nothing of the attempts that the kubelet makes in the same turn.
+// failedAt returns the time of the last failed kill of a pod, as far as this agent knows.
+// During a turn, our manager does not know the attempts that the kubelet makes in the same
+// turn.
 func (st *step) failedAt(name string, at time.Duration) (last time.Duration, ok bool) {
 	until := st.at
 	if st.isBetween {
@@ -264,13 +267,13 @@ func (st *step) failedAt(name string, at time.Duration) (last time.Duration, ok 
 	return last, ok
 }
 
-// hasFailed reports whether ours could not kill a pod a moment ago.
+// hasFailed reports whether a kill of the pod failed shortly before.
 func (st *step) hasFailed(name string, at time.Duration) bool {
 	last, ok := st.failedAt(name, at)
 	return ok && at < last+10*time.Second
 }
 
-// limitsFirst reports whether ours does nothing about thresholds for pods that go for a
+// limitsFirst reports whether our manager ignores thresholds because pods are evicted for a
 // limit.
 func (st *step) limitsFirst(limits []string, at time.Duration) bool {
 	return slices.ContainsFunc(limits, func(name string) bool {
@@ -295,7 +298,7 @@ func (p *betweenPlan) escalate(t threshold) {
 	}
 }
 
-// decide does what ours does about thresholds, the most urgent first.
+// decide plays our decisions about thresholds, most urgent first.
 func (p *betweenPlan) decide(m *memory, fresh []threshold, ended map[string]time.Duration) {
 	for _, t := range fresh {
 		p.escalate(t)
@@ -314,7 +317,7 @@ func (p *betweenPlan) decide(m *memory, fresh []threshold, ended map[string]time
 	}
 }
 
-// choose returns the pods that go for a threshold.
+// choose returns the pods that are evicted for a threshold.
 func (p *betweenPlan) choose(t threshold, free, missing int64) {
 	st := p.st
 	names := st.rank(t.Signal, p.at, p.q)
@@ -344,7 +347,7 @@ func (p *betweenPlan) choose(t threshold, free, missing int64) {
 	p.ranked = true
 }
 
-// graceOf returns the grace period of a pod that is evicted by ours.
+// graceOf returns the grace period of a pod that our manager evicts.
 func (st *step) graceOf(name string, t threshold) string {
 	own := st.m.pod(name).Pod.Spec.TerminationGracePeriodSeconds
 	switch {
@@ -359,7 +362,7 @@ func (st *step) graceOf(name string, t threshold) string {
 	}
 }
 
-// late returns the pods that have just not ended in time.
+// late returns the pods whose termination has just become overdue.
 func (p *betweenPlan) late() (all []string) {
 	last := p.st.at
 	for _, round := range rounds(p.st.ours) {

@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// betweenRules are about looks of ours between the kubelet's turns.
+// betweenRules are about our looks between the kubelet's turns.
 func betweenRules() []judge.Rule[*world] {
 	const sentence = "The kubelet evaluates every 10 s, with measurements up to 30 s old. Ours evaluates again after a quarter of the time in which a fast consumer could reach a threshold, at most once every 100 ms."
 	return []judge.Rule[*world]{
@@ -25,7 +25,7 @@ func betweenRules() []judge.Rule[*world] {
 	}
 }
 
-// acts reports whether something is done in a look.
+// acts reports whether our manager acts in a look.
 func acts(text string) bool {
 	return slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
 		word, _, _ := strings.Cut(line, " ")
@@ -33,8 +33,7 @@ func acts(text string) bool {
 	})
 }
 
-// explainsBetween reports whether the model comes to what ours did in a look between
-// turns.
+// explainsBetween reports whether the model predicts our look between turns.
 func explainsBetween(s judge.Scene[*world]) bool {
 	st := stepOf(s)
 	if st == nil || !strings.HasPrefix(s.Fact, "between ") || s.Kubelet != "" {
@@ -45,7 +44,7 @@ func explainsBetween(s judge.Scene[*world]) bool {
 	return i >= 0 && st.between(looks[i]) == s.Ours
 }
 
-// between returns what ours finds and does in a look between turns.
+// between returns the observations and decisions of our manager in a look between turns.
 func (st *step) between(l pastLook) string {
 	c := oursCauses()
 	m := st.remember(c)
@@ -79,7 +78,7 @@ func (st *step) between(l pastLook) string {
 	return plan.text(m, lists)
 }
 
-// text prints what was found and done.
+// text prints the observations and decisions.
 func (p *betweenPlan) text(m *memory, lists judge.Facts) string {
 	text := &lookText{}
 	text.add("at", p.at.String())
@@ -121,7 +120,7 @@ func (st *step) isListed(lists judge.Facts, t threshold, list string) bool {
 	return false
 }
 
-// thresholdText prints what ours has found about a threshold.
+// thresholdText prints the state of a threshold in our manager.
 func (st *step) thresholdText(t threshold, m *memory, lists judge.Facts, at time.Duration) string {
 	r, ok := st.measureAt(t.Signal, at)
 	short := st.missing(t, at)

@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// rounds returns the collections of a side: those that ran beside each other together.
+// rounds returns the collections of a side, grouped by those that ran concurrently.
 func rounds(f judge.Facts) (all [][]string) {
 	for word := range strings.FieldsSeq(f["collections"]) {
 		all = append(all, strings.Split(word, "+"))
@@ -17,7 +17,7 @@ func rounds(f judge.Facts) (all [][]string) {
 	return all
 }
 
-// took returns how long collections take beside each other.
+// took returns the duration of collections that run concurrently.
 func (w *world) took(round []string) (d time.Duration) {
 	for _, a := range round {
 		d = max(d, w.collector(a).Took)
@@ -25,7 +25,7 @@ func (w *world) took(round []string) (d time.Duration) {
 	return d
 }
 
-// nextCollection returns what ours collects next for a threshold, if anything.
+// nextCollection returns the next collection of our manager for a threshold, if any.
 func (st *step) nextCollection(t threshold, m *memory, ended map[string]time.Duration, now time.Duration) string {
 	actions := st.actions(t.Signal)
 	if len(actions) == 0 {
@@ -50,7 +50,8 @@ func (st *step) nextCollection(t threshold, m *memory, ended map[string]time.Dur
 	return ""
 }
 
-// hadFigureAfter reports whether the look before the last had a figure from after a time.
+// hadFigureAfter reports whether the last look but one had a figure that was measured after a
+// time.
 func (m *memory) hadFigureAfter(s eviction.Signal, at time.Duration, began time.Time) bool {
 	if last := m.observedBefore[s]; !last.IsZero() {
 		return last.Sub(began) > at
@@ -58,7 +59,7 @@ func (m *memory) hadFigureAfter(s eviction.Signal, at time.Duration, began time.
 	return m.evaluatedBefore > at
 }
 
-// collectionsEnded returns when ours last ended collections, before this step.
+// collectionsEnded returns when our last collections of each kind ended before this step.
 func (st *step) collectionsEnded(withThis bool) map[string]time.Duration {
 	ended := map[string]time.Duration{}
 	all := st.before

@@ -1,64 +1,73 @@
-// Package eviction compares our eviction manager with the kubelet's, turn by turn.
+// Package eviction compares our eviction manager with the kubelet's, pass by pass.
+//
+// In this package, a turn is one pass of the kubelet's manager, which it calls synchronize. A
+// look is one evaluation of our manager. A figure is a measured amount, such as the available
+// memory.
 //
 // # What is compared
 //
-// The kubelet's manager runs as it does in the kubelet: its own loop, in a
-// testing/synctest bubble. Ours evaluates at the same moments: 10 s after the turn
-// before, or when the pods that a turn has evicted are cleaned up, which is waited
-// for as the kubelet does. After it has reclaimed a disk, ours looks again at once, as
-// Manager.Run does. In half of the worlds, it looks at other times too while the kubelet
-// waits. A step is one turn; the looks until the next turn are a step of their own. Facts
-// of a turn are
+// The kubelet's manager runs in its own loop, in a testing/synctest bubble. Our manager
+// evaluates at the same moments: 10 s after the previous turn, or when the pods that a turn
+// has evicted are cleaned up. The test waits for the cleanup as the kubelet does. After a
+// disk reclaim, our manager evaluates again at once, as Manager.Run does. In half of the
+// worlds it also evaluates at other times, while the kubelet waits. A step is one turn; the
+// looks until the next turn are a separate step. The facts of a turn are
 //
 //   - for each signal, the thresholds that are met, not yet resolved, due, and due
-//     with a fresh figure. The kubelet says them in its log;
-//   - the node conditions, and the answers to fourteen pods that ask to be admitted;
-//   - the collections of containers and images, in order, and whether they ran beside
-//     each other;
-//   - the whole order of pods, and the pods that were killed, in order, each with the
-//     resource and quantity or the limit that it went for, its grace period, its event
-//     with annotations, and the status that the kill writes;
-//   - the events of the node, and when the turn began.
+//     with a new figure. The kubelet writes them to its log;
+//   - the node conditions, and the admission results of fourteen pods;
+//   - the container and image collections, in order, and whether they ran
+//     concurrently;
+//   - the whole eviction order of pods, and the killed pods, in order, each with the
+//     resource and quantity or the limit that was the reason, its grace period, its
+//     event with annotations, and the status that the kill writes;
+//   - the events of the node, and the start of the turn.
 //
 // A look between turns has one fact: all thresholds with their states, the conditions,
-// whether figures of pods were asked for, pods that are late, and the whole decision.
-// The kubelet has none, and rules compute ours. Where something is done in such a look,
-// the scenario ends.
+// whether the manager requested pod figures, the overdue pods, and the whole decision. The
+// kubelet does not have such looks, and rules compute ours. If our manager acts in such a
+// look, the scenario ends.
 //
 // A second comparison is of settings: ParseThresholds and the flags against the kubelet's
 // parser and defaults, the texts of conditions, and [eviction.Policy.Validate].
 //
 // # The worlds
 //
-// A world draws thresholds of all signals, hard and soft, as amounts and percentages,
-// with grace periods and minimum reclaims; the three layouts of filesystems, and a
-// layout that is unknown at first; figures that go up and down around the points at
-// which something changes, measured when asked, every 12, 15, 30 or 100 s, or without
-// a time, missing, impossible, or all unknown for a while; up to six pods with
-// containers, init containers and sidecars, requests and limits, overhead, resources of
-// the whole pod, and all kinds of volumes, that arrive later, change what they use, or
-// have no figures or old ones; turns every 3, 10, 25 or 50 s; kills that take any time, hang, and fail
-// once or always; pods that grow while they end; space that
-// becomes free when a pod has ended, when it is cleaned up, and by the collections;
-// restarts of the agent before a turn and while a pod ends.
+// A world draws
 //
-// Pods never tie in all that counts, and a scenario ends where several thresholds of
-// different figures are due: the kubelet's choice is a matter of chance there.
+//   - thresholds of all signals, hard and soft, as amounts and percentages, with grace
+//     periods and minimum reclaims;
+//   - the three layouts of filesystems, and a layout that is unknown at first;
+//   - figures that rise and fall around the points at which a decision changes. They are
+//     measured on request or every 12, 15, 30 or 100 s. They can have no time, be missing
+//     or impossible, or be unknown for a while;
+//   - up to six pods with containers, init containers and sidecars, requests and limits,
+//     overhead, pod-level resources and all kinds of volumes. Pods can arrive later,
+//     change their usage, or have old figures or none;
+//   - turns every 3, 10, 25 or 50 s;
+//   - kills that take any time, hang, or fail once or always, and pods whose usage grows
+//     while they terminate;
+//   - space that becomes free when a pod has ended, when it is cleaned up, and by the
+//     collections;
+//   - restarts of the agent before a turn and while a pod terminates.
+//
+// Two pods are never equal in all properties that determine their order, and a scenario ends
+// where several thresholds of different figures are due: there the kubelet chooses at random.
 //
 // # What is left out
 //
-//   - Manager.Run, which decides when to look, and looks while a disk is reclaimed.
+//   - Manager.Run, which decides when to evaluate, and evaluates during a disk reclaim.
 //   - Volumes without a figure: the kubelet panics.
-//   - The memory cgroup notifier, which calls the same turn at other times.
+//   - The memory cgroup notifier, which triggers the same pass at other times.
 //   - The kubelet's metrics.
-//   - What only ours has: modes, orders of pods that a caller supplies, and
-//     admission that waits.
+//   - Features that only our manager has: modes, a pod order that the caller supplies,
+//     and delayed admission.
 //
 // # How rules work
 //
-// model.go and victims.go have what a side does in a turn, and replay.go what it finds
-// out about thresholds and conditions, each with a switch for every difference. A rule fires only
-// where the model with all switches as in the kubelet comes to what the kubelet did,
-// and with all as in ours to what ours did: then the difference is put down to the
-// first switch without which ours would have done something else.
+// model.go and victims.go model the actions of a side in a turn. replay.go models how a side
+// evaluates thresholds and conditions. Both have a switch for every difference. A rule fires
+// only if the model with all switches as in the kubelet predicts the kubelet's result, and
+// the model with all switches as in our manager predicts our result. The difference is then
+// attributed to the first switch without which our result would be another one.
 package eviction

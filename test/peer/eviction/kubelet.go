@@ -26,19 +26,18 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A kubeletSide drives the kubelet's manager. Its collaborators run on the
-// goroutine of the manager's loop; a turn begins when the loop asks for the layout
-// or for the pods.
+// A kubeletSide drives the kubelet's manager. Its collaborators run on the goroutine of the
+// manager's loop. A turn begins when the loop asks for the layout or for the pods.
 type kubeletSide struct {
 	*machine
 	t       *testing.T
 	manager kubelet.Manager
 	handler lifecycle.PodAdmitHandler
-	pods    map[string]*corev1.Pod // newcomers
-	opened  bool                   // the turn has begun with a question for the layout
+	pods    map[string]*corev1.Pod // pods that ask for admission
+	opened  bool                   // the turn has begun with the request for the layout
 	anew    bool                   // the agent has just restarted
-	fresh   []threshold            // that the turn may act on
-	left    chan string            // why the loop has ended
+	fresh   []threshold            // thresholds on which the turn may act
+	left    chan string            // receives the reason for which the loop has ended
 }
 
 // playKubelet plays a world with the kubelet's manager.
@@ -88,7 +87,7 @@ func settingMaps(w *world) (hard, soft, grace, reclaim map[string]string) {
 	return hard, soft, grace, reclaim
 }
 
-// turn begins a turn, or ends the loop.
+// turn begins a turn, or stops the loop.
 func (k *kubeletSide) turn() {
 	k.close()
 	if len(k.all) >= k.w.Turns {
@@ -105,7 +104,7 @@ func (k *kubeletSide) turn() {
 
 func (k *kubeletSide) note() *note { return &k.w.Notes[len(k.w.Notes)-1] }
 
-// close ends the step with what can be seen after it.
+// close finishes the step with the observations after it.
 func (k *kubeletSide) close() {
 	if k.step == nil {
 		return
@@ -118,13 +117,13 @@ func (k *kubeletSide) close() {
 	k.end()
 }
 
-// leave ends the manager's loop.
+// leave stops the manager's loop.
 func (k *kubeletSide) leave(why string) {
 	k.left <- why
 	runtime.Goexit()
 }
 
-// HasDedicatedImageFs is asked until it is known.
+// HasDedicatedImageFs is called until it succeeds.
 func (k *kubeletSide) HasDedicatedImageFs(context.Context) (bool, error) {
 	k.turn()
 	layout, ok := k.layout()
@@ -136,7 +135,7 @@ func (k *kubeletSide) HasDedicatedImageFs(context.Context) (bool, error) {
 	return layout != eviction.SingleFS, nil
 }
 
-// HasDedicatedContainerFs is asked once.
+// HasDedicatedContainerFs is called once.
 func (k *kubeletSide) HasDedicatedContainerFs(context.Context) (bool, error) {
 	return k.w.Layout == eviction.SplitFS, nil
 }
@@ -149,7 +148,7 @@ func (k *kubeletSide) active() []*corev1.Pod {
 	return k.machine.pods()
 }
 
-// Get measures.
+// Get returns the current figures.
 func (k *kubeletSide) Get(context.Context, bool) (*statsapi.Summary, error) {
 	if in(k.w.Blind, k.now()) {
 		k.note().Blind = k.step["collections"] == "" || k.note().Blind
@@ -163,10 +162,10 @@ func (k *kubeletSide) GetCPUAndMemoryStats(context.Context) (*statsapi.Summary, 
 	return nil, errWorld
 }
 
-// DeleteAllUnusedContainers is a collection.
+// DeleteAllUnusedContainers runs a container collection.
 func (k *kubeletSide) DeleteAllUnusedContainers(context.Context) error { return k.collect(0, false) }
 
-// DeleteUnusedImages is a collection.
+// DeleteUnusedImages runs an image collection.
 func (k *kubeletSide) DeleteUnusedImages(context.Context) error { return k.collect(1, false) }
 
 func (k *kubeletSide) kill(pod *corev1.Pod, _ bool, grace *int64, apply func(*corev1.PodStatus)) error {
@@ -207,7 +206,7 @@ func eventText(object machinery.Object, kind, reason, message string) string {
 	return fmt.Sprintf("%s %s %s %q", on, kind, reason, message)
 }
 
-// Init is part of logr.LogSink. The kubelet says by its log what it finds out.
+// Init is part of logr.LogSink. The test reads the kubelet's evaluations from its log.
 func (k *kubeletSide) Init(logr.RuntimeInfo) {}
 
 // Enabled is part of logr.LogSink.
@@ -243,15 +242,14 @@ func (k *kubeletSide) Info(_ int, message string, pairs ...any) {
 		k.set("ranking", strings.ReplaceAll(fmt.Sprint(value("pods")), "ns/", ""))
 	case "Eviction manager: attempting to reclaim":
 		k.note().Acts = k.pick()
-	default: // not of interest
+	default: // not part of the comparison
 	}
 }
 
-// threshold notes that a threshold is in one of the lists that the kubelet makes
-// of them.
+// threshold records that a threshold is in one of the kubelet's lists of thresholds.
 func (k *kubeletSide) threshold(list string, s eviction.Signal, quantity, available int64) {
 	t, ok := k.w.thresholdOf(s, quantity)
-	require.True(k.t, ok, "%s<%d is no threshold", s, quantity)
+	require.True(k.t, ok, "%s<%d is not a threshold of this world", s, quantity)
 	switch list {
 	case "thresholds - ignoring grace period":
 		k.met("met", t, quantity, available)
@@ -262,12 +260,12 @@ func (k *kubeletSide) threshold(list string, s eviction.Signal, quantity, availa
 	case "thresholds - updated stats":
 		k.met("fresh", t, quantity, available)
 		k.fresh = append(k.fresh, t)
-	default: // not of interest
+	default: // not part of the comparison
 	}
 }
 
-// pick returns what the kubelet acts on. Where that is a matter of chance, the
-// scenario ends.
+// pick returns the threshold on which the kubelet acts. If the kubelet chooses it at random,
+// the scenario ends.
 func (k *kubeletSide) pick() threshold {
 	all := k.w.withoutTwins(k.fresh)
 	if memory := slices.DeleteFunc(slices.Clone(all), func(t threshold) bool { return !isMemory(t.Signal) }); len(memory) > 0 {

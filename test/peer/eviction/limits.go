@@ -23,7 +23,7 @@ func hasLimits(pod *corev1.Pod) bool {
 	return false
 }
 
-// limits returns the pods that go for a limit, in their order.
+// limits returns the pods that are evicted for a limit, in order.
 func (st *step) limits(q quirks, at time.Duration) (all []string) {
 	if st.w.NoLimits || in(st.w.Blind, at) {
 		return nil
@@ -45,7 +45,7 @@ func (st *step) limits(q quirks, at time.Duration) (all []string) {
 	return all
 }
 
-// isEnding reports whether a pod was told to end before, or can't be for a moment.
+// isEnding reports whether the kill of a pod was requested before, or cannot be retried yet.
 func (st *step) isEnding(name string, at time.Duration) bool {
 	if !st.isBetween {
 		return slices.Contains(st.note().Ending, name)
@@ -53,7 +53,7 @@ func (st *step) isEnding(name string, at time.Duration) bool {
 	return st.hasFailed(name, at) || slices.ContainsFunc(st.flights(at), func(f flight) bool { return f.p.Pod.Name == name })
 }
 
-// breaks reports whether a pod breaks a limit.
+// breaks reports whether a pod exceeds a limit.
 func (st *step) breaks(p *podSpec, u podUsage, q quirks) bool {
 	for _, v := range u.Volumes {
 		spec := p.volume(v.Name)
@@ -85,7 +85,7 @@ func (st *step) breaks(p *podSpec, u podUsage, q quirks) bool {
 	return false
 }
 
-// total returns what the pod has on disks.
+// total returns the disk usage of the pod.
 func (u *podUsage) total(p *podSpec) int64 {
 	sum := u.Other
 	for _, c := range u.Containers {

@@ -16,8 +16,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A machine is the node of a world while one side plays it: its figures, its pods
-// and the record of what was done to it.
+// A machine is the node of a world while one side plays it: the figures, the pods and a
+// record of the actions of the side.
 type machine struct {
 	w     *world
 	began time.Time
@@ -25,30 +25,30 @@ type machine struct {
 	mu       sync.Mutex
 	changes  []change
 	deaths   map[string]*death        // by pod
-	attempts map[string]int           // to kill a pod
-	failed   map[string]time.Duration // when such an attempt failed
+	attempts map[string]int           // number of kills requested, by pod
+	failed   map[string]time.Duration // time of the last failed kill, by pod
 	failures []failure
-	kills    int          // begun
-	runs     [2]int       // of the collectors
-	restarts map[int]bool // turns before which the agent has restarted
+	kills    int          // kills that have begun
+	runs     [2]int       // runs of each collector
+	restarts map[int]bool // turns that follow a restart of the agent
 	step     judge.Facts
 	all      []judge.Facts
 }
 
-// A change is what has become available of a figure.
+// A change is an increase of the available amount of a figure.
 type change struct {
 	at     time.Duration
 	figure figure
 	amount int64
 }
 
-// A failure is that of an attempt to kill a pod.
+// A failure is a failed attempt to kill a pod.
 type failure struct {
 	pod       string
 	began, at time.Duration
 }
 
-// A death is the end of a pod.
+// A death is the termination of a pod.
 type death struct {
 	began   time.Duration
 	ends    time.Duration
@@ -63,7 +63,7 @@ func newMachine(w *world) *machine {
 
 func (m *machine) now() time.Duration { return time.Since(m.began) }
 
-// begin begins a step, after the one before was ended by end.
+// begin begins a step, after end has finished the previous one.
 func (m *machine) begin() {
 	m.step = judge.Facts{"time": m.now().String()}
 }
@@ -78,7 +78,7 @@ func (m *machine) add(fact, word string) {
 	m.step[fact] = strings.TrimSpace(m.step[fact] + " " + word)
 }
 
-// set sets a fact of the step; a second value is added as another line.
+// set sets a fact of the step. A second value is appended as another line.
 func (m *machine) set(fact, value string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *machine) set(fact, value string) {
 	m.step[fact] = value
 }
 
-// end ends the step.
+// end finishes the step.
 func (m *machine) end() {
 	if m.step != nil {
 		m.all = append(m.all, m.step)
@@ -99,7 +99,7 @@ func (m *machine) end() {
 	m.step = nil
 }
 
-// layout returns the layout; ok is false while it can't be had.
+// layout returns the layout. ok is false while the layout is unknown.
 func (m *machine) layout() (l eviction.Layout, ok bool) {
 	if len(m.all) < m.w.LayoutErrors {
 		return eviction.UnknownLayout, false
@@ -113,14 +113,14 @@ type measurement struct {
 	time                time.Time
 }
 
-// measure returns a figure as it is known now.
+// measure returns the current measurement of a figure.
 func (m *machine) measure(f figure) (measurement, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.measureAt(f, m.now(), m.changes)
 }
 
-// measureAt returns a figure as it is known at a time after changes.
+// measureAt returns the measurement of a figure at a time, after changes.
 func (m *machine) measureAt(f figure, now time.Duration, changes []change) (measurement, bool) {
 	stat := &m.w.Figures[f]
 	if in(stat.Missing, now) {
@@ -161,8 +161,7 @@ func (m *machine) give(at time.Duration, f figure, amount int64) {
 	m.changes = append(m.changes, change{at, f, amount})
 }
 
-// collect is a garbage collection: 0 of containers, 1 of images. It may run beside
-// the other.
+// collect runs a garbage collection: 0 of containers, 1 of images. Both can run concurrently.
 func (m *machine) collect(which int, beside bool) error {
 	gc := &m.w.GC[which]
 	if beside {
@@ -223,7 +222,7 @@ func (m *machine) pod(name string) *podSpec {
 	return &m.w.Pods[i]
 }
 
-// isClean reports whether nothing of a pod is left.
+// isClean reports whether a pod is completely cleaned up.
 func (m *machine) isClean(uid types.UID) bool {
 	p := m.pod(strings.TrimPrefix(string(uid), "uid-"))
 	m.mu.Lock()
@@ -232,19 +231,19 @@ func (m *machine) isClean(uid types.UID) bool {
 	return d != nil && m.now() >= d.ends+p.Kill.Cleanup
 }
 
-// An attempt is one call that kills a pod.
+// An attempt is one call to kill a pod.
 type attempt struct {
 	pod   *podSpec
-	takes time.Duration // until the call returns
+	takes time.Duration // duration of the call
 	err   error
 }
 
-// killTimeout is how long the kubelet waits for the end of a pod.
+// killTimeout is how long the kubelet waits for the termination of a pod.
 func killTimeout(grace int64) time.Duration {
 	return max(10*time.Second, time.Duration(grace+grace/2)*time.Second)
 }
 
-// kill begins to kill a pod. apply makes the status.
+// kill starts to kill a pod. apply changes its status.
 func (m *machine) kill(name string, grace int64, apply func(*corev1.PodStatus)) attempt {
 	p := m.pod(name)
 	m.mu.Lock()
@@ -274,8 +273,8 @@ func (m *machine) kill(name string, grace int64, apply func(*corev1.PodStatus)) 
 	return attempt{pod: p, takes: d.ends - now}
 }
 
-// reasonOf returns what a pod went for, from its message: a limit, or a resource and
-// the threshold.
+// reasonOf returns the reason of an eviction from its message: a limit, or a resource and the
+// threshold.
 func reasonOf(message string) string {
 	rest, ok := strings.CutPrefix(message, "The node was low on resource: ")
 	if !ok {
@@ -289,7 +288,7 @@ func reasonOf(message string) string {
 	return what
 }
 
-// release gives back what a pod uses when it ends.
+// release frees the resources of a pod that has ended.
 func (m *machine) release(p *podSpec, d *death) {
 	if !m.w.Gain {
 		return
@@ -323,8 +322,7 @@ func (m *machine) giveDisk(at time.Duration, bytes figure, d *disk) {
 	m.give(at, bytes+1, d.Inodes)
 }
 
-// restarting returns when the agent restarts that has just begun a kill: so long
-// after it.
+// restarting returns how long after the current kill the agent restarts, if it does.
 func (m *machine) restarting() (after time.Duration, ok bool) {
 	for _, r := range m.w.Restarts {
 		if r.Kill != 0 && r.Kill == m.kills {
@@ -334,7 +332,7 @@ func (m *machine) restarting() (after time.Duration, ok bool) {
 	return 0, false
 }
 
-// restartsBefore reports whether the agent restarts before the turn that is next.
+// restartsBefore reports whether the agent restarts before the next turn.
 func (m *machine) restartsBefore() bool {
 	turn := len(m.all) + 1
 	if m.restarts[turn] {
@@ -344,8 +342,8 @@ func (m *machine) restartsBefore() bool {
 	return slices.ContainsFunc(m.w.Restarts, func(r restart) bool { return r.Turn == turn })
 }
 
-// restarted makes known to the new agent what the old one has published: pods that
-// are ending have failed.
+// restarted gives the new agent the statuses that the old agent has published: pods that are
+// terminating have failed.
 func (m *machine) restarted() {
 	now := m.now()
 	for name, d := range m.deaths {
@@ -357,7 +355,7 @@ func (m *machine) restarted() {
 	}
 }
 
-// statusText prints what an eviction makes of a pod's status.
+// statusText prints the changes that an eviction makes to a pod's status.
 func (m *machine) statusText(s *corev1.PodStatus) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s %q", s.Phase, s.Reason, s.Message)

@@ -12,7 +12,7 @@ import (
 // A quirk is one way in which our decisions differ from the kubelet's.
 type quirk int
 
-// The quirks. A difference that has several causes is put down to the first.
+// The quirks. A difference that has several causes is attributed to the first of them.
 const (
 	limitsAndThresholds quirk = iota
 	limitZero
@@ -37,7 +37,7 @@ const (
 	numQuirks
 )
 
-// A set of quirks: true is ours.
+// A set of quirks: true is our behaviour.
 type quirks [numQuirks]bool
 
 func oursAll() (q quirks) {
@@ -52,29 +52,29 @@ func (q quirks) with(i quirk, is bool) quirks {
 	return q
 }
 
-// A decision is what a side does in a step.
+// A decision is the set of actions of a side in a step.
 type decision struct{ collections, ranking, kills, escalated string }
 
 func decisionOf(f judge.Facts) decision {
 	return decision{f["collections"], f["ranking"], f["kills"], f["escalated"]}
 }
 
-// A step is what rules know of one step.
+// A step is the input of a rule: what both sides did in one turn, and what ours did before.
 type step struct {
 	w       *world
-	m       *machine // the kubelet's
+	m       *machine // the kubelet's machine
 	at      time.Duration
 	kubelet judge.Facts
 	ours    judge.Facts
-	before  []judge.Facts // ours
+	before  []judge.Facts // our facts of earlier steps
 	index   int
-	changes []change // of figures, as far as the model has come
-	events  []string // of the node, of our model's last decision
+	changes []change // changes of figures, up to the current point of the model
+	events  []string // events of the node, from our model's last decision
 	told    map[string]time.Duration
 
-	shortened map[string]time.Duration // when the model's decision has told adopted pods to end at once
+	shortened map[string]time.Duration // when the model's decision set the grace period of an adopted eviction to zero
 
-	isBetween bool // the model's look is between turns
+	isBetween bool // the model evaluates between turns
 }
 
 func stepOf(s judge.Scene[*world]) *step {
@@ -94,8 +94,8 @@ func stepOf(s judge.Scene[*world]) *step {
 
 func (st *step) note() *note { return &st.w.Notes[st.index] }
 
-// decide returns what a side with these quirks does when it acts on t; no signal
-// is none.
+// decide returns the decision of a side with these quirks. fresh has the thresholds that are due; the
+// side acts on the first of them. If fresh is empty, no threshold is due.
 func (st *step) decide(fresh []threshold, q quirks) (d decision) {
 	t := threshold{}
 	if len(fresh) > 0 {
@@ -125,7 +125,7 @@ func (st *step) decide(fresh []threshold, q quirks) (d decision) {
 	return d
 }
 
-// sorted returns words in order.
+// sorted sorts words.
 func sorted(words string) string {
 	return strings.Join(slices.Sorted(strings.FieldsSeq(words)), " ")
 }
@@ -134,7 +134,7 @@ func (w *world) place(pod string) int {
 	return slices.IndexFunc(w.Pods, func(p podSpec) bool { return p.Pod.Name == pod })
 }
 
-// untilRestart returns the kills that are begun before the agent restarts.
+// untilRestart returns the kills that begin before the agent restarts.
 func (st *step) untilRestart(limits, victims []string, t threshold) string {
 	var words []string
 	for i, name := range slices.Concat(limits, victims) {
@@ -142,7 +142,7 @@ func (st *step) untilRestart(limits, victims []string, t threshold) string {
 			words = append(words, name+":limit")
 		} else {
 			capacity := st.w.Figures[st.w.figureOf(t.Signal)].Capacity
-			if r, isMeasured := st.measureAt(t.Signal, st.at); isMeasured { // else it came later in the turn
+			if r, isMeasured := st.measureAt(t.Signal, st.at); isMeasured { // if it was measured later in the turn, the figure has its first capacity
 				capacity = r.capacity
 			}
 			words = append(words, name+":"+resourceOf(t.Signal)+"<"+itoa(amount(t.Value, capacity)))
@@ -175,7 +175,7 @@ func (st *step) changesBefore(i int) []change {
 	return slices.Clone(st.m.changes[:st.w.Notes[i].Changes])
 }
 
-// collected notes what a collection has freed that ended in step i.
+// collected records the space that a collection which ended in step i has freed.
 func (st *step) collected(i int, action string, at time.Duration) {
 	runs := 0
 	for n := range i {
@@ -210,7 +210,7 @@ func (st *step) actions(s eviction.Signal) []string {
 	}
 }
 
-// short reports whether pods have to go after collections.
+// short reports whether pods must be evicted after collections.
 func (st *step) short(t threshold, at time.Duration, q quirks) bool {
 	if in(st.w.Blind, at) {
 		return true
@@ -223,7 +223,7 @@ func (st *step) short(t threshold, at time.Duration, q quirks) bool {
 	return false
 }
 
-// missing returns what is missing to a threshold and its minimum reclaim.
+// missing returns the amount that is missing to a threshold plus its minimum reclaim.
 func (st *step) missing(t threshold, at time.Duration) int64 {
 	r, ok := st.measureAt(t.Signal, at)
 	if !ok {
@@ -236,24 +236,24 @@ func (st *step) missing(t threshold, at time.Duration) int64 {
 	return target - r.available
 }
 
-// A plan is what ours does in one look.
+// A plan is the actions of our manager in one look.
 type plan struct {
 	collections []string
-	picks       []string // signals for which something is done
+	picks       []string // signals for which our manager acts
 	threshold   threshold
 	victims     []string
 }
 
-// A chance is a look at which ours may do something.
+// A chance is a look in which our manager may act.
 type chance struct {
 	at     time.Duration
-	limits []string // pods that go for a limit
+	limits []string // pods that are evicted for a limit
 	q      quirks
-	d      *decision // to be filled in
-	m      *memory   // after the look
+	d      *decision // output
+	m      *memory   // state after the look
 }
 
-// plan returns what ours does about thresholds in one look.
+// plan returns our actions for thresholds in one look.
 func (st *step) plan(fresh []threshold, ended map[string]time.Duration, c chance) (p plan) {
 	slices.SortStableFunc(fresh, st.compare)
 	for _, t := range fresh {
@@ -271,7 +271,7 @@ func (st *step) plan(fresh []threshold, ended map[string]time.Duration, c chance
 			p.picks, p.threshold = append(p.picks, string(t.Signal)), t
 		}
 	}
-	told := slices.Clone(p.picks) // the most urgent first
+	told := slices.Clone(p.picks) // most urgent first
 	if len(fresh) > 0 {
 		told = append([]string{string(fresh[0].Signal)}, told...)
 	}
@@ -287,14 +287,14 @@ func (st *step) plan(fresh []threshold, ended map[string]time.Duration, c chance
 	return p
 }
 
-// collectionsText prints the collections that begin in one look.
+// collectionsText returns the collections that start in one look as a text. It sorts them.
 func (p *plan) collectionsText() string {
 	slices.Sort(p.collections)
 	return strings.Join(p.collections, "+")
 }
 
-// lookByLook does what ours does in one turn: something, then another look, and then
-// what is still needed.
+// lookByLook plays our actions in one turn: an action, then another look, and then the
+// actions that are still necessary.
 func (st *step) lookByLook(fresh []threshold, limits []string, q quirks, d *decision) (limited, victims []string, cause threshold) {
 	ended := st.collectionsEnded(false)
 	m := st.remember(oursCauses())
@@ -317,7 +317,7 @@ func (st *step) lookByLook(fresh []threshold, limits []string, q quirks, d *deci
 		}
 		at += took
 		limits = nil
-		if took > 0 { // else it is too soon to check limits
+		if took > 0 { // otherwise the next check of limits is not due
 			limits = st.limits(q, at)
 		}
 		lists := judge.Facts{}

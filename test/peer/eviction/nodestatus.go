@@ -13,11 +13,11 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// setter is of the kubelet: it writes one condition into a node's status.
+// setter is a function of the kubelet that writes one condition into a node's status.
 type setter func(now func() time.Time, pressed func() bool, record func(klog.Logger, string, string)) kubeletstatus.Setter
 
-// statusFacts notes what the node's status and the node's events say of a condition
-// that begins or ends to hold.
+// statusFacts records the node status and the node events when a condition starts or ceases
+// to hold.
 func statusFacts(f judge.Facts, holds bool) {
 	for c, set := range map[corev1.NodeConditionType]setter{
 		corev1.NodeMemoryPressure: kubeletstatus.MemoryPressureCondition,
@@ -36,7 +36,7 @@ func statusFacts(f judge.Facts, holds bool) {
 	}
 }
 
-// oursStatusFacts does the same with our functions.
+// oursStatusFacts is statusFacts with our functions.
 func oursStatusFacts(f judge.Facts, holds bool) {
 	facts := nodestatus.Facts{}
 	if holds {

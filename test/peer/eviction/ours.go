@@ -19,31 +19,31 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// An oursSide drives our manager at the moments at which the kubelet's loop would
-// make a turn: 10 s after the turn before, or when the pods that it evicted are
-// cleaned up. After a collection it looks again at once.
+// An oursSide drives our manager at the moments at which the kubelet's loop would make a
+// turn: 10 s after the previous turn, or when the pods that it evicted are cleaned up. After
+// a collection, our manager evaluates again at once.
 type oursSide struct {
 	*machine
 	t           *testing.T
 	ctx         context.Context
 	cancel      context.CancelFunc
 	manager     *eviction.Manager
-	pods        map[string]*corev1.Pod // newcomers
-	looks       int                    // in this step
-	between     bool                   // a look that the kubelet's loop doesn't have
-	over        bool                   // the kubelet's choice is a matter of chance
-	collects    int                    // collections under way
-	begun       int                    // collections
-	collectedIn int                    // the look of the last
+	pods        map[string]*corev1.Pod // pods that ask for admission
+	looks       int                    // number of looks in this step
+	between     bool                   // the kubelet's loop has no such look
+	over        bool                   // the kubelet chooses at random
+	collects    int                    // number of collections in progress
+	begun       int                    // number of collections that have started
+	collectedIn int                    // number of the look that started the last collection
 	asked       []*killRequest
 	turnAt      time.Duration // when this turn began
 	found       *eviction.Decision
-	measured    bool        // a look has asked for the figures of pods
-	late        []string    // pods that have not ended in time
-	shorter     []types.UID // pods that get no more time
+	measured    bool        // a look has requested pod figures
+	late        []string    // pods that are overdue
+	shorter     []types.UID // pods whose grace period becomes zero
 }
 
-// A killRequest is a call of the killer that the driver has not answered.
+// A killRequest is a call of the killer to which the driver has not returned yet.
 type killRequest struct {
 	pod      *corev1.Pod
 	eviction eviction.Eviction
@@ -105,7 +105,7 @@ func (o *oursSide) restart() {
 	o.start()
 }
 
-// turn does what the kubelet's loop does in one turn and until the next.
+// turn evaluates as the kubelet's loop does in one turn and until the next one.
 func (o *oursSide) turn() {
 	o.begin()
 	o.looks, o.turnAt = 0, o.now()
@@ -113,7 +113,7 @@ func (o *oursSide) turn() {
 		o.finishCollections()
 	}
 	if o.step["escalated"] != "" {
-		o.step["escalated"] = sorted(o.step["escalated"]) // their kills begin in any order
+		o.step["escalated"] = sorted(o.step["escalated"]) // their kills begin in random order
 	}
 	o.observe()
 	defer o.end()
@@ -137,7 +137,7 @@ func (o *oursSide) turn() {
 	}
 }
 
-// look reports whether it has begun a collection.
+// look evaluates once. It reports whether the evaluation has started a collection.
 func (o *oursSide) look() bool {
 	before := o.begun
 	o.looks++
@@ -151,7 +151,7 @@ func (o *oursSide) look() bool {
 	return o.begun > before
 }
 
-// finishCollections waits for the collections that are under way.
+// finishCollections waits for the collections that are in progress.
 func (o *oursSide) finishCollections() {
 	for o.running() > 0 {
 		time.Sleep(time.Second)
@@ -165,9 +165,8 @@ func (o *oursSide) running() int {
 	return o.collects
 }
 
-// answer lets the kills begin that were asked for: those for limits one after the
-// other as in the kubelet, the others together. It returns when all have ended, or
-// are late.
+// answer starts the requested kills: those for limits one after the other as in the kubelet,
+// the others concurrently. It returns when all of them have ended or are overdue.
 func (o *oursSide) answer() (evicted []*corev1.Pod, restarts bool) {
 	limits, victims := o.requests()
 	for len(limits)+len(victims) > 0 {
@@ -202,7 +201,7 @@ func (o *oursSide) answer() (evicted []*corev1.Pod, restarts bool) {
 	return evicted, false
 }
 
-// forget forgets kills that the kubelet's side comes to after the restart.
+// forget drops kills that the kubelet's side reaches only after the restart.
 func (o *oursSide) forget(requests []*killRequest) {
 	for _, r := range requests {
 		delete(o.step, "kill "+r.pod.Name+"/event")
@@ -210,7 +209,7 @@ func (o *oursSide) forget(requests []*killRequest) {
 	}
 }
 
-// requests returns the kills that were asked for, in order.
+// requests returns the requested kills, in order.
 func (o *oursSide) requests() (limits, victims []*killRequest) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -230,7 +229,8 @@ func (o *oursSide) requests() (limits, victims []*killRequest) {
 	return limits, victims
 }
 
-// pass lets time pass while pods end, with the looks that are drawn for it.
+// pass lets time pass while pods terminate, with the looks that the world draws for this
+// time.
 func (o *oursSide) pass(d time.Duration) {
 	until := o.now() + d
 	for _, l := range o.w.Looks {
@@ -248,7 +248,7 @@ func (o *oursSide) pass(d time.Duration) {
 	}
 }
 
-// observe notes what can be seen after a turn.
+// observe records the observations after a turn.
 func (o *oursSide) observe() {
 	o.conditions(o.manager)
 	for name, pod := range o.pods {
@@ -257,7 +257,7 @@ func (o *oursSide) observe() {
 	}
 }
 
-// evaluated records what a look has found. The kubelet looks once a turn.
+// evaluated records the result of a look. The kubelet evaluates once a turn.
 func (o *oursSide) evaluated(d eviction.Decision, _ error) {
 	o.found = &d
 	if o.between {
@@ -286,7 +286,7 @@ func (o *oursSide) thresholds(d *eviction.Decision) {
 			continue
 		}
 		t, ok := o.w.thresholdOf(r.Threshold.Signal, r.Quantity)
-		require.True(o.t, ok, "%s is no threshold", r.Threshold)
+		require.True(o.t, ok, "%s is not a threshold of this world", r.Threshold)
 		lists := []string{"unresolved"}
 		if r.State == eviction.Met {
 			lists = append(lists, "met")
@@ -370,8 +370,8 @@ func (o *oursSide) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Evictio
 	return a.err
 }
 
-// shortened returns how long a pod still takes that is to end sooner than it was
-// told before.
+// shortened returns the remaining duration of a termination whose grace period our manager
+// shortens.
 func (o *oursSide) shortened(pod *corev1.Pod) (takes time.Duration, ok bool) {
 	o.mu.Lock()
 	i := slices.Index(o.shorter, pod.UID)

@@ -11,13 +11,13 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// lookBetween looks while the kubelet waits, and notes what was found and decided.
-// Where something would be done, the scenario ends.
+// lookBetween evaluates while the kubelet waits, and records the observations and the
+// decision. If our manager would act, the scenario ends.
 func (o *oursSide) lookBetween() {
 	o.between, o.measured, o.late = true, false, nil
 	defer func() { o.between = false }()
 	step := o.step
-	o.step = nil // what is done is not done by the kubelet
+	o.step = nil // the kubelet does not act here
 	_, _ = o.manager.Evaluate(o.ctx)
 	synctest.Wait()
 	o.step = step
@@ -29,15 +29,15 @@ func (o *oursSide) lookBetween() {
 // betweenFact is the name of the fact about the n-th look after a turn.
 func betweenFact(n int) string { return fmt.Sprintf("between %d", n) }
 
-// overdue notes a pod that has not ended in time.
+// overdue records an overdue pod.
 func (o *oursSide) overdue(pod *corev1.Pod, _ eviction.Eviction) { o.late = append(o.late, pod.Name) }
 
-// escalationText prints how a pod ends that is to end sooner.
+// escalationText prints the shortened termination of a pod.
 func escalationText(e *eviction.Eviction) string {
 	return fmt.Sprintf("%d s, disruption %t, %q", e.GracePeriodSeconds, e.Disruption, e.Message)
 }
 
-// A lookText collects what a look has found, as text.
+// A lookText collects the observations of a look, as text.
 type lookText struct{ lines []string }
 
 func (l *lookText) add(what string, words ...string) {

@@ -18,13 +18,13 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A settingsWorld is a configuration of thresholds, good or broken, and flags.
+// A settingsWorld is a configuration of thresholds, valid or invalid, and flags.
 type settingsWorld struct {
 	Hard, Soft, Grace, Reclaim map[string]string
 	Enforce                    []string
 	Merge                      bool
 	GOOS                       string
-	Flags                      [2]string       // of thresholds and of settings
+	Flags                      [2]string       // a flag of thresholds and a flag of settings
 	Policy                     eviction.Policy `json:"-"`
 	Pressed                    bool
 }
@@ -51,7 +51,7 @@ func newSettings(d *judge.Draw) *settingsWorld {
 		Enforce: judge.Pick(d, nil, []string{}, []string{"pods"}, []string{"system-reserved", "pods"}, []string{"kube-reserved"}),
 		Merge:   d.Chance(40), GOOS: judge.Pick(d, "", "linux", "windows", "plan9"),
 	}
-	broken := judge.Pick(d, 0, 0, 4, 20) // in percent of the amounts
+	broken := judge.Pick(d, 0, 0, 4, 20) // percentage of invalid amounts
 	if d.Chance(85) {
 		w.Hard = drawAmounts(d, 40, broken)
 	}
@@ -95,7 +95,7 @@ func signalNames() []string {
 	}
 }
 
-// drawAmounts draws a map of amounts, in percent of all signals.
+// drawAmounts draws a map of amounts for a percentage of all signals.
 func drawAmounts(d *judge.Draw, percent, broken int) map[string]string {
 	all := map[string]string{}
 	for _, key := range signalNames() {
@@ -134,8 +134,8 @@ func (w *settingsWorld) fields() map[string]map[string]string {
 	return map[string]map[string]string{hardField: w.hard(), softField: w.Soft, graceField: w.Grace, reclaimField: w.Reclaim}
 }
 
-// hard returns the hard thresholds with defaults, as cmd/kubelet adds them. On other
-// systems than this one, they are those of the kubelet's source.
+// hard returns the hard thresholds with the defaults that cmd/kubelet adds. On systems other
+// than Linux, the defaults are taken from the kubelet's source.
 func (w *settingsWorld) hard() map[string]string {
 	defaults := maps.Clone(kubelet.DefaultEvictionHard)
 	if w.GOOS != "" && w.GOOS != "linux" {
@@ -157,7 +157,7 @@ func (w *settingsWorld) hard() map[string]string {
 	return all
 }
 
-// alone returns why the kubelet refuses one setting, empty if it does not.
+// alone returns the reason for which the kubelet rejects one setting, or "" if it accepts it.
 func (w *settingsWorld) alone(field, key string) string {
 	one := func(all map[string]string) map[string]string {
 		value, ok := all[key]
@@ -225,9 +225,8 @@ func flagText(all *map[string]string, err error) string {
 	return fmt.Sprint(*all)
 }
 
-// inOrder returns the kubelet's thresholds, which come in any order, in the one that
-// ours has: hard ones, soft ones, and copies. It leaves out those that nothing is ever
-// below.
+// inOrder sorts the kubelet's thresholds, which come in random order, as ours are: hard ones,
+// soft ones, and copies. It leaves out thresholds that no amount can be below.
 func (w *settingsWorld) inOrder(all []kubeletapi.Threshold) (lines []string) {
 	place := func(t kubeletapi.Threshold) int { return slices.Index(signalNames(), string(t.Signal)) }
 	hard, errHard := kubelet.ParseThresholdConfig(nil, w.hard(), nil, nil, nil)
@@ -248,8 +247,8 @@ func (w *settingsWorld) inOrder(all []kubeletapi.Threshold) (lines []string) {
 	return lines
 }
 
-// valueText prints a value of the kubelet. No reclaim, one of nothing and one of NaN%,
-// which nothing is ever short of, are the same.
+// valueText prints a threshold value of the kubelet. A missing minimum reclaim, one of zero
+// and one of NaN% are equal: no amount is ever short of them.
 func valueText(v *kubeletapi.ThresholdValue) string {
 	switch {
 	case v == nil || v.Quantity != nil && v.Quantity.IsZero() || v.Percentage != v.Percentage:
@@ -296,7 +295,7 @@ func parseOurs(t *testing.T, w *settingsWorld) []judge.Facts {
 	}
 	oursStatusFacts(f, w.Pressed)
 	f["policy"] = messageOf(w.Policy.Validate())
-	require.Equal(t, before, w.String(), "the settings were changed")
+	require.Equal(t, before, w.String(), "ParseThresholds must not change the settings")
 	for i, name := range []string{"flag <", "flag ="} {
 		all, err := [...]func(string) (map[string]string, error){eviction.ParseThresholdFlag, eviction.ParseSettingFlag}[i](w.Flags[i])
 		if f[name] = fmt.Sprint(all); err != nil {

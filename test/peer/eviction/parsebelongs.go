@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// isRead reports whether ours can read a threshold.
+// isRead reports whether our parser can read a threshold.
 func (w *settingsWorld) isRead(field, key string) bool {
 	value, ok := w.fields()[field][key]
 	if !ok || w.isFixed(key) != "" {
@@ -18,8 +18,8 @@ func (w *settingsWorld) isRead(field, key string) bool {
 	return text == "" || strings.HasPrefix(text, "grace period must be specified")
 }
 
-// belongs returns why a setting does not go with the others: each of them may be
-// right.
+// belongs returns the reason for which a setting is invalid together with the others,
+// although each of them may be valid.
 func (w *settingsWorld) belongs(field, key string) string {
 	var lines []string
 	say := func(is bool, format string, args ...any) {
@@ -34,7 +34,7 @@ func (w *settingsWorld) belongs(field, key string) string {
 		say(w.isRead(softField, key) && w.isBelowHard(key), "%s is not above the hard threshold %s and would have no effect", valueOf(w.Soft[key]), valueOf(w.hard()[key]))
 	case graceField:
 		grace, err := time.ParseDuration(w.Grace[key])
-		say(err == nil && grace == 0, "a grace period of 0 makes the threshold a hard one: move it to evictionHard")
+		say(err == nil && grace == 0, "a grace period of 0 makes the threshold hard: move the threshold to evictionHard")
 		say(!isSoft, "this signal has no soft threshold")
 	case reclaimField:
 		isRead := w.isRead(hardField, key) || w.isRead(softField, key)
@@ -49,7 +49,7 @@ func (w *settingsWorld) belongs(field, key string) string {
 	return strings.Join(lines, "\n")
 }
 
-// isBelowHard reports whether a soft threshold can't be met before the hard one is.
+// isBelowHard reports whether a soft threshold can only be met after the hard threshold.
 func (w *settingsWorld) isBelowHard(key string) bool {
 	hard, soft := w.hard()[key], w.Soft[key]
 	if !w.isRead(hardField, key) || isOff(hard) || isOff(soft) {
@@ -67,8 +67,8 @@ func (w *settingsWorld) isBelowHard(key string) bool {
 
 func isOff(value string) bool { return value == "0%" || value == "100%" }
 
-// partOf returns the part of the capacity that a plain percentage means, 0 for
-// anything else.
+// partOf returns the part of the capacity that a plain percentage means, or 0 for any other
+// value.
 func partOf(value string) (part float32) {
 	number, ok := strings.CutSuffix(value, "%")
 	if !ok {
@@ -80,7 +80,7 @@ func partOf(value string) (part float32) {
 	return part / 100
 }
 
-// valueOf returns the text of a value as ours writes it.
+// valueOf returns the text of a value in our notation.
 func valueOf(value string) string {
 	if part := partOf(value); part != 0 {
 		return fmt.Sprintf("%.6g%%", part*100)

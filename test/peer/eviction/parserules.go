@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A refusal is one way in which ours reads a setting unlike the kubelet.
+// A refusal is one way in which our parser reads a setting differently from the kubelet.
 type refusal int
 
 const (
@@ -40,8 +40,8 @@ func parseRules() (all []judge.Rule[*settingsWorld]) {
 	return all
 }
 
-// readUnlike returns why ours reads a setting unlike the kubelet, 0 if nothing here
-// comes to what ours has.
+// readUnlike returns why our parser reads a setting differently from the kubelet. It is 0 if
+// no refusal predicts our result.
 func readUnlike(s judge.Scene[*settingsWorld]) refusal {
 	mode, rest, _ := strings.Cut(s.Fact, " ")
 	switch {
@@ -66,7 +66,8 @@ func readUnlike(s judge.Scene[*settingsWorld]) refusal {
 	return cause
 }
 
-// readWhole explains that ours refuses all settings or reads them unlike the kubelet.
+// readWhole explains that our parser rejects all settings, or reads them differently from the
+// kubelet.
 func (w *settingsWorld) readWhole(s judge.Scene[*settingsWorld], mode string) refusal {
 	isRefused, first := false, refusal(0)
 	for _, field := range []string{hardField, softField, graceField, reclaimField} {
@@ -83,7 +84,7 @@ func (w *settingsWorld) readWhole(s judge.Scene[*settingsWorld], mode string) re
 	return 0
 }
 
-// flagRefusal returns how ours refuses a flag.
+// flagRefusal returns our error for a flag.
 func flagRefusal(text, separator string) string {
 	var lines, seen []string
 	for part := range strings.SplitSeq(text, ",") {
@@ -102,8 +103,8 @@ func flagRefusal(text, separator string) string {
 	return "refused: " + strings.Join(lines, "\n")
 }
 
-// refusal returns how ours refuses a setting, empty if it does not, and why that is
-// not how the kubelet does it.
+// refusal returns our error for a setting, "" if there is no error, and why the kubelet's
+// result differs.
 func (w *settingsWorld) refusal(field, key string, strict bool) (text string, cause refusal) {
 	value := w.fields()[field][key]
 	text = w.alone(field, key)
@@ -126,7 +127,7 @@ func (w *settingsWorld) refusal(field, key string, strict bool) (text string, ca
 	return text, cause
 }
 
-// isFixed says why a signal can't be set.
+// isFixed returns the reason for which a signal cannot be set.
 func (w *settingsWorld) isFixed(key string) string {
 	switch {
 	case strings.HasPrefix(key, "containerfs."):
@@ -138,7 +139,7 @@ func (w *settingsWorld) isFixed(key string) string {
 	}
 }
 
-// amountRefusal returns how ours refuses an amount.
+// amountRefusal returns our error for an amount.
 func (w *settingsWorld) amountRefusal(field, key, value string, strict bool) (text string, cause refusal) {
 	text = w.alone(field, key)
 	isThreshold := field != reclaimField
@@ -167,8 +168,8 @@ func (w *settingsWorld) amountRefusal(field, key, value string, strict bool) (te
 	}
 }
 
-// partRefusal returns how ours refuses a part of the capacity: number is the text
-// before the last percent sign.
+// partRefusal returns our error for a part of the capacity. number is the text in front of
+// the last percent sign.
 func (w *settingsWorld) partRefusal(field, key, number string, strict bool) (text string, cause refusal) {
 	text = w.alone(field, key)
 	value := number + "%"

@@ -13,25 +13,25 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A podSpec is a pod, what it uses, and how it ends.
+// A podSpec is a pod, its resource usage, and its termination.
 type podSpec struct {
 	Pod     *corev1.Pod
 	Arrives time.Duration
 	Usage   podUsage
-	Later   *podUsage // from LaterAt on
+	Later   *podUsage // usage from LaterAt on
 	LaterAt time.Duration
-	Missing []span        // without figures
-	Age     time.Duration // of its figures
+	Missing []span        // times without figures
+	Age     time.Duration // age of its figures
 	Kill    killing
 }
 
-// A podUsage is what a pod uses. Nil is not measured.
+// A podUsage is the resource usage of a pod. Nil means not measured.
 type podUsage struct {
 	Memory     *int64
 	Processes  *int64
 	Containers []containerUsage
 	Volumes    []volumeUsage
-	Other      int64 // bytes beside containers and volumes
+	Other      int64 // bytes outside of containers and volumes
 }
 
 type containerUsage struct {
@@ -47,12 +47,12 @@ type volumeUsage struct {
 
 type disk struct{ Bytes, Inodes int64 }
 
-// A killing is what comes of an attempt to kill a pod.
+// A killing is the course of an attempt to kill a pod.
 type killing struct {
-	Takes   time.Duration // until it has ended
-	Cleanup time.Duration // from then on
-	Fails   int           // so many first attempts
-	FailsAt time.Duration // after the beginning of an attempt
+	Takes   time.Duration // until the pod has ended
+	Cleanup time.Duration // duration of the cleanup after that
+	Fails   int           // number of first attempts that fail
+	FailsAt time.Duration // after the start of an attempt
 }
 
 const mi = int64(1) << 20
@@ -113,8 +113,8 @@ func newPod(d *judge.Draw, i int) podSpec {
 	return p
 }
 
-// drawPriority makes ties of priority rare: pods that are equal in all that counts
-// come in any order from the kubelet.
+// drawPriority makes equal priorities rare: the kubelet sorts pods that are equal in all
+// properties in random order.
 func drawPriority(d *judge.Draw, pod *corev1.Pod, i int) {
 	switch d.Int(10) {
 	case 0, 1, 2:
@@ -141,7 +141,8 @@ func drawContainer(d *judge.Draw, name string) corev1.Container {
 	return c
 }
 
-// defaultRequests does what the API server does: a limit without a request is both.
+// defaultRequests does what the API server does: it copies a limit without a request to the
+// request.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	for name, q := range r.Limits {
 		if _, ok := r.Requests[name]; !ok {
@@ -194,7 +195,7 @@ func drawVolumes(d *judge.Draw, pod *corev1.Pod) {
 	}
 }
 
-// drawUsage draws figures that differ between pods, whichever of them are added up.
+// drawUsage draws figures whose sums differ between pods, for any choice of summands.
 func drawUsage(d *judge.Draw, pod *corev1.Pod, i int) (u podUsage) {
 	unique := int64(i + 1)
 	if d.Chance(5) {
@@ -251,7 +252,7 @@ func drawUsage(d *judge.Draw, pod *corev1.Pod, i int) (u podUsage) {
 	return u
 }
 
-// isWhole reports whether all figures are there that make pods differ.
+// isWhole reports whether all figures that make pods differ are known.
 func (u *podUsage) isWhole() bool {
 	return u.Memory != nil && *u.Memory%mi != 0 && u.Processes != nil && *u.Processes%16 != 0
 }
@@ -274,7 +275,7 @@ func drawKilling(d *judge.Draw, k *killing) {
 	}
 }
 
-// usage returns what the pod uses at a time, and whether that is known.
+// usage returns the usage of the pod at a time, and whether it is known.
 func (p *podSpec) usage(at time.Duration) (podUsage, bool) {
 	if in(p.Missing, at) {
 		return podUsage{}, false
@@ -285,7 +286,7 @@ func (p *podSpec) usage(at time.Duration) (podUsage, bool) {
 	return p.Usage, true
 }
 
-// recent is usage without what ours takes for too old.
+// recent is usage without figures that our manager treats as too old.
 func (p *podSpec) recent(at time.Duration) (podUsage, bool) {
 	u, ok := p.usage(at)
 	u.Containers = slices.Clone(u.Containers)
@@ -307,7 +308,7 @@ func (p *podSpec) recent(at time.Duration) (podUsage, bool) {
 	return u, ok
 }
 
-// volume returns the volume of the pod with a name.
+// volume returns a volume of the pod by name.
 func (p *podSpec) volume(name string) *corev1.Volume {
 	for i := range p.Pod.Spec.Volumes {
 		if p.Pod.Spec.Volumes[i].Name == name {
@@ -317,7 +318,7 @@ func (p *podSpec) volume(name string) *corev1.Volume {
 	return nil
 }
 
-// isLocal reports whether a volume is on the node's disk and goes with the pod.
+// isLocal reports whether a volume is on the node's disk and is deleted with the pod.
 func isLocal(v *corev1.Volume) bool {
 	return v != nil && (v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault || v.ConfigMap != nil || v.GitRepo != nil)
 }

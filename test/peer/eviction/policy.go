@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// drawPolicy draws a policy of ours that may be broken.
+// drawPolicy draws a policy of ours that may be invalid.
 func drawPolicy(d *judge.Draw) (p eviction.Policy) {
 	value := func() eviction.Value {
 		if d.Chance(50) {
@@ -37,7 +37,7 @@ func drawPolicy(d *judge.Draw) (p eviction.Policy) {
 	return p
 }
 
-// policyMistakes returns all that is wrong with a policy.
+// policyMistakes returns all mistakes in a policy.
 func policyMistakes(p *eviction.Policy) string {
 	var lines []string
 	for i, t := range p.Thresholds {
@@ -75,7 +75,7 @@ func policyMistakes(p *eviction.Policy) string {
 	return sortedFields(lines)
 }
 
-// sortedFields puts the lines about durations behind the others, in order.
+// sortedFields sorts the lines and moves those about durations to the end.
 func sortedFields(lines []string) string {
 	var first, last []string
 	for _, place := range "123456" {

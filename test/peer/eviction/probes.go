@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newcomers returns pods that ask to be admitted after each step.
+// newcomers returns pods that ask for admission after each step.
 func newcomers() map[string]*corev1.Pod {
 	pod := func(edit func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{
@@ -44,7 +44,7 @@ func newcomers() map[string]*corev1.Pod {
 	}
 }
 
-// admissionText prints an answer. The kubelet has the conditions in any order.
+// admissionText prints an admission result. The kubelet lists the conditions in random order.
 func admissionText(admit bool, reason, message string) string {
 	if admit {
 		return "admitted"

@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// met records in a list of thresholds that t is one of them.
+// met adds a threshold to a list of thresholds.
 func (m *machine) met(list string, t threshold, quantity, available int64) {
 	fact := string(t.Signal) + "/" + list
 	words := append(strings.Fields(m.step[fact]), t.Value+t.Grace.String()+"="+itoa(available)+"<"+itoa(quantity))
@@ -40,7 +40,7 @@ func isMemory(s eviction.Signal) bool {
 	return s == eviction.MemoryAvailable || s == eviction.AllocatableMemoryAvailable
 }
 
-// thresholdOf returns the threshold that stands for a quantity.
+// thresholdOf returns the threshold with a quantity.
 func (w *world) thresholdOf(s eviction.Signal, quantity int64) (threshold, bool) {
 	for _, t := range w.thresholds() {
 		if t.Signal != s {
@@ -53,8 +53,8 @@ func (w *world) thresholdOf(s eviction.Signal, quantity int64) (threshold, bool)
 	return threshold{}, false
 }
 
-// withoutTwins leaves out thresholds of containerfs that stand beside those that
-// they follow from: the same is done for both.
+// withoutTwins leaves out thresholds of containerfs that are derived from another threshold
+// in the list: both cause the same actions.
 func (w *world) withoutTwins(all []threshold) []threshold {
 	return slices.DeleteFunc(slices.Clone(all), func(t threshold) bool {
 		return slices.ContainsFunc(all, func(o threshold) bool {

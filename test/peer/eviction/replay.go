@@ -13,23 +13,23 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A cause is one way in which ours judges thresholds and node conditions unlike the
-// kubelet.
+// A cause is one way in which our manager evaluates thresholds and node conditions
+// differently from the kubelet.
 type cause int
 
 // The causes.
 const (
-	layoutUnknown cause = iota // ours goes on without knowing the layout
-	containerFS                // the kubelet begins with it in the second turn
-	oldFigures                 // ours doesn't act on them
-	impossible                 // nor on figures that can't be
-	unknownKeeps               // ours doesn't forget a grace period for want of a figure
-	moreLooks                  // after each collection
-	shortBreaks                // don't begin a grace period anew
+	layoutUnknown cause = iota // our manager continues without the layout
+	containerFS                // the kubelet evaluates containerfs from the second turn on
+	oldFigures                 // our manager does not act on old figures
+	impossible                 // our manager does not act on impossible figures
+	unknownKeeps               // our manager does not restart a grace period because a figure is missing
+	moreLooks                  // our manager evaluates again after each collection
+	shortBreaks                // short interruptions do not restart a grace period
 	numCauses
 )
 
-// A set of causes: true is ours.
+// A set of causes: true is our behaviour.
 type causes [numCauses]bool
 
 func (c causes) with(i cause, is bool) causes {
@@ -44,7 +44,7 @@ func oursCauses() (c causes) {
 	return c
 }
 
-// A memory is what a side remembers of thresholds from look to look.
+// A memory is the state that a side keeps about thresholds between looks.
 type memory struct {
 	since, lastMet map[threshold]time.Duration
 	due            map[threshold]bool
@@ -53,7 +53,7 @@ type memory struct {
 	holding        map[corev1.NodeConditionType]bool
 	evaluated      time.Duration
 
-	// Before the last look.
+	// State before the last look.
 	wasDue          map[threshold]bool
 	observedBefore  map[eviction.Signal]time.Time
 	evaluatedBefore time.Duration
@@ -67,8 +67,8 @@ func newMemory() *memory {
 	}
 }
 
-// replay returns what a side with these causes records of thresholds and
-// conditions in this step.
+// replay returns the thresholds and conditions that a side with these causes records in this
+// step.
 func (st *step) replay(s judge.Scene[*world], c causes) judge.Facts {
 	m := st.remember(c)
 	f := st.looks(m, st.index, st.ours, c)
@@ -80,7 +80,7 @@ func (st *step) replay(s judge.Scene[*world], c causes) judge.Facts {
 	return f
 }
 
-// remember returns what a side with these causes remembers of the steps before.
+// remember returns the state of a side with these causes after the earlier steps.
 func (st *step) remember(c causes) *memory {
 	m := newMemory()
 	for i := st.lastStart(); i < st.index; i++ {
@@ -95,8 +95,8 @@ func (st *step) remember(c causes) *memory {
 	return m
 }
 
-// looks judges the thresholds in each look of step i, and returns the lists of the
-// first look.
+// looks evaluates the thresholds in each look of step i, and returns the lists of the first
+// look.
 func (st *step) looks(m *memory, i int, ours judge.Facts, c causes) judge.Facts {
 	all := judge.Facts{}
 	if i < st.w.LayoutErrors && !c[layoutUnknown] {
@@ -107,7 +107,7 @@ func (st *step) looks(m *memory, i int, ours judge.Facts, c causes) judge.Facts 
 	at := st.w.Notes[i].At
 	st.look(m, at, isFirst, c, all)
 	if !c[moreLooks] || i == st.index && len(st.limits(oursAll(), at)) > 0 {
-		return all // the pods of limits end first
+		return all // the evictions for limits end first
 	}
 	for _, round := range rounds(ours) {
 		for _, a := range round {
@@ -119,7 +119,7 @@ func (st *step) looks(m *memory, i int, ours judge.Facts, c causes) judge.Facts 
 	return all
 }
 
-// look judges all thresholds once.
+// look evaluates all thresholds once.
 func (st *step) look(m *memory, at time.Duration, isFirst bool, c causes, f judge.Facts) {
 	isBlind := in(st.w.Blind, at)
 	if isBlind && !c[unknownKeeps] {
@@ -168,14 +168,14 @@ func (m *memory) forget(t threshold) {
 	delete(m.due, t)
 }
 
-// A view is a look of a side: when it is, how it judges, and the lists that it makes.
+// A view is a look of a side: its time, its causes, and the lists that it makes.
 type view struct {
 	at    time.Duration
 	c     causes
 	lists judge.Facts
 }
 
-// judge judges one threshold whose figure is known, and reports whether it is met.
+// judge evaluates one threshold whose figure is known, and reports whether it is met.
 func (st *step) judge(m *memory, t threshold, r measurement, wasDue bool, v view) bool {
 	quantity := amount(t.Value, r.capacity)
 	isMet := r.available < quantity
@@ -216,7 +216,7 @@ func (st *step) judge(m *memory, t threshold, r measurement, wasDue bool, v view
 	return true
 }
 
-// hold sees which conditions hold.
+// hold updates the conditions.
 func (m *memory) hold(pressed map[corev1.NodeConditionType]bool, at, transition time.Duration) {
 	for _, c := range conditionTypes() {
 		if pressed[c] {
@@ -235,8 +235,8 @@ func isJudgement(fact string) bool {
 	return slices.Contains([]string{"met", "unresolved", "due", "fresh"}, list) || strings.HasPrefix(fact, "condition ")
 }
 
-// judgementCause returns why the sides judge a threshold or a condition
-// differently, -1 if the model does not come to what both have.
+// judgementCause returns why the sides evaluate a threshold or a condition differently, or -1
+// if the model does not predict both results.
 func judgementCause(s judge.Scene[*world]) cause {
 	return cause(s.World.once(fmt.Sprint("judgement ", s.Step, s.Fact), func() int { return int(findJudgement(s)) }))
 }
@@ -275,8 +275,8 @@ func findJudgement(s judge.Scene[*world]) cause {
 	return -1
 }
 
-// consequenceCause returns the cause of a different decision that follows from
-// thresholds which the sides judge differently.
+// consequenceCause returns the cause of a decision that differs because the sides evaluate
+// thresholds differently.
 func consequenceCause(s judge.Scene[*world]) cause {
 	return cause(s.World.once(fmt.Sprint("consequence ", s.Step, s.Fact), func() int { return int(findConsequence(s)) }))
 }
@@ -305,8 +305,8 @@ func findConsequence(s judge.Scene[*world]) cause {
 	return -1
 }
 
-// oursActs returns the thresholds that ours acts on, none where the scenario ends
-// with the choice.
+// oursActs returns the thresholds on which our manager acts. It is empty if the scenario ends
+// with the choice of the threshold.
 func (st *step) oursActs() []threshold {
 	if st.ours["picks"] != "" {
 		return nil
@@ -329,7 +329,7 @@ func conditionOf(s eviction.Signal) corev1.NodeConditionType {
 	}
 }
 
-// causeRules are about how thresholds and conditions are judged.
+// causeRules are about the evaluation of thresholds and conditions.
 func causeRules() (all []judge.Rule[*world]) {
 	for _, c := range []struct {
 		cause          cause

@@ -17,8 +17,8 @@ func rules() []judge.Rule[*world] {
 	return slices.Concat(betweenRules(), quirkRules(), causeRules(), thresholdRules(), textRules())
 }
 
-// quirkRules are about what is done in a step: the collections, the order of pods,
-// and the pods that go.
+// quirkRules are about the actions of a step: the collections, the order of pods, and the
+// evicted pods.
 func quirkRules() (all []judge.Rule[*world]) {
 	for _, q := range []struct {
 		quirk          quirk
@@ -62,16 +62,16 @@ func quirkRules() (all []judge.Rule[*world]) {
 	return all
 }
 
-// onlyCollectsInVain reports whether the sides differ only in collections, and
-// these take no time and free nothing: the scenario goes on.
+// onlyCollectsInVain reports whether the sides differ only in collections that take no time
+// and free nothing. Then the scenario goes on.
 func (st *step) onlyCollectsInVain() bool {
 	kubelet, ours := decisionOf(st.kubelet), decisionOf(st.ours)
 	kubelet.collections, ours.collections = "", ""
 	return kubelet == ours && st.w.GC[0].Took+st.w.GC[1].Took == 0 && st.w.GC[0].Frees+st.w.GC[1].Frees == 0
 }
 
-// isDecision reports whether a fact follows from what a side decided: it is part
-// of the decision, or about a pod that only one side has killed.
+// isDecision reports whether a fact is part of a decision, or about a pod that only one side
+// has killed.
 func isDecision(s judge.Scene[*world]) bool {
 	st := stepOf(s)
 	if st == nil {
@@ -80,10 +80,10 @@ func isDecision(s judge.Scene[*world]) bool {
 	switch s.Fact {
 	case "collections", "ranking", "kills", "escalated":
 		return true
-	case "picks": // ours does not come to a choice of which the kubelet's is a matter of chance
+	case "picks": // our manager does not reach a choice that the kubelet makes at random
 		return s.Ours == "" && strings.Contains(st.ours["kills"], ":limit")
 	case "event":
-		if st.ours["picks"] != "" { // its scenario ends before the event
+		if st.ours["picks"] != "" { // our scenario ends before the event
 			return s.Kubelet == st.event(st.note().Acts) && s.Ours == ""
 		}
 		st.decide(st.fresh(st.ours), oursAll())
@@ -99,8 +99,8 @@ func isDecision(s judge.Scene[*world]) bool {
 	return false
 }
 
-// escalation returns how a pod is to end sooner that ours or an agent before it has
-// told to end.
+// escalation returns the shortened termination of a pod whose kill our manager or a previous
+// agent has requested.
 func (st *step) escalation(name string) string {
 	d := st.m.deaths[name]
 	if d == nil {
@@ -119,14 +119,15 @@ func (st *step) escalation(name string) string {
 	return fmt.Sprintf("1 s, disruption %t, %q", isDisruption, message)
 }
 
-// said returns the message with which ours has evicted a pod before, "" if it has not.
+// said returns the message with which our manager has evicted a pod before, or "" if it has
+// not.
 func (st *step) said(name string) (message string) {
 	for _, f := range st.before {
 		status := f["kill "+name+"/status"]
 		status = status[strings.LastIndexByte(status, '\n')+1:]
 		quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(status, "Failed Evicted "))
 		if err != nil {
-			continue // it has not evicted it in this step
+			continue // not evicted in this step
 		}
 		if message, err = strconv.Unquote(quoted); err != nil {
 			panic(err)
@@ -135,7 +136,7 @@ func (st *step) said(name string) (message string) {
 	return message
 }
 
-// killed returns the word for a pod in the list of those that a side has killed.
+// killed returns the entry of a pod in the list of pods that a side has killed.
 func (st *step) killed(f judge.Facts, name string) string {
 	for k := range strings.FieldsSeq(f["kills"]) {
 		if pod, _, _ := strings.Cut(k, ":"); pod == name {
@@ -147,13 +148,13 @@ func (st *step) killed(f judge.Facts, name string) string {
 
 func (st *step) kills(f judge.Facts, name string) bool { return st.killed(f, name) != "" }
 
-// causeOf returns the quirk that a different decision is due to, -1 if the model
-// does not come to what both sides did.
+// causeOf returns the quirk that causes a different decision, or -1 if the model does not
+// predict both decisions.
 func causeOf(s judge.Scene[*world]) quirk {
 	return quirk(s.World.once(fmt.Sprint("quirk ", s.Step), func() int { return int(findQuirk(stepOf(s))) }))
 }
 
-// once returns what find returns, which rules ask for again and again.
+// once caches the result of find for a key, because rules need it repeatedly.
 func (w *world) once(key string, find func() int) int {
 	v, ok := w.found[key]
 	if !ok {
@@ -197,7 +198,7 @@ func findQuirk(st *step) quirk {
 	return -1
 }
 
-// fresh returns the thresholds that may be acted on, without twins.
+// fresh returns the thresholds on which a side may act, without twins.
 func (st *step) fresh(f judge.Facts) (all []threshold) {
 	for _, t := range st.w.thresholds() {
 		for word := range strings.FieldsSeq(f[string(t.Signal)+"/fresh"]) {

@@ -13,10 +13,10 @@ import (
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// unsigned makes a pointer of a figure.
+// unsigned returns a pointer to a figure.
 func unsigned(n int64) *uint64 { return new(uint64(n)) }
 
-// summary returns all figures as the kubelet reads them.
+// summary returns all figures in the kubelet's format.
 func (m *machine) summary() *statsapi.Summary {
 	s := &statsapi.Summary{}
 	if r, ok := m.measure(memoryFigure); ok {
@@ -58,8 +58,8 @@ func memoryStats(r measurement) *statsapi.MemoryStats {
 	}
 }
 
-// filesystem returns what is known of one. The kubelet has one time for bytes and
-// inodes: that of the bytes.
+// filesystem returns the known figures of a filesystem. The kubelet has one time for bytes
+// and inodes: that of the bytes.
 func (m *machine) filesystem(bytes figure) *statsapi.FsStats {
 	s := &statsapi.FsStats{}
 	if r, ok := m.measure(bytes); ok {
@@ -106,7 +106,7 @@ func (m *machine) podStats(p *podSpec, u podUsage) statsapi.PodStats {
 	return s
 }
 
-// nodeStats returns the figures of the node as ours reads them.
+// nodeStats returns the figures of the node in our format.
 func (m *machine) nodeStats() (all []eviction.Observation) {
 	for _, s := range []eviction.Signal{
 		eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable, eviction.PIDAvailable,
@@ -122,7 +122,7 @@ func (m *machine) nodeStats() (all []eviction.Observation) {
 	return all
 }
 
-// figuresOfPods returns what pods use as ours reads it.
+// figuresOfPods returns the pod figures in our format.
 func (m *machine) figuresOfPods() (all []eviction.PodStats) {
 	var at time.Time
 	known := func(n int64) eviction.Usage { return eviction.Usage{Value: n, Time: at} }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// textRules are about what people read of a pod that both sides have killed.
+// textRules are about the texts for users about a pod that both sides have killed.
 func textRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
 		{
@@ -36,8 +36,8 @@ func textRules() []judge.Rule[*world] {
 	}
 }
 
-// explainsText explains the text about a pod that both sides have evicted for the
-// same threshold: ours has the figures and the time of the look that chose the pod.
+// explainsText explains the text about a pod that both sides have evicted for the same
+// threshold: our text has the figures and the time of the look that chose the pod.
 func explainsText(s judge.Scene[*world]) bool {
 	st, name := killOf(s, "event", "status", "annotations")
 	if st == nil || st.note().Acts.Signal == "" {
@@ -53,7 +53,7 @@ func explainsText(s judge.Scene[*world]) bool {
 			st.collected(st.index, a, at+st.w.collector(a).Took)
 		}
 		at += st.w.took(round)
-		for _, o := range st.w.thresholds() { // ours may act on another one of the same amount
+		for _, o := range st.w.thresholds() { // our manager may act on another threshold of the same amount
 			if resourceOf(o.Signal) != resourceOf(t.Signal) || o.Value != t.Value {
 				continue
 			}
@@ -69,11 +69,12 @@ func explainsText(s judge.Scene[*world]) bool {
 	if len(rounds(st.ours)) > 0 {
 		return false
 	}
-	// Ours has reclaimed a moment ago, and does not wait.
+	// Our manager reclaimed shortly before, and does not wait.
 	return s.Ours == strings.ReplaceAll(s.Kubelet, "since "+kubeletAt.String(), "since "+at.String())
 }
 
-// explainsOldFigures explains the text about a pod whose figures are too old for ours.
+// explainsOldFigures explains the text about a pod whose figures our manager treats as too
+// old.
 func explainsOldFigures(s judge.Scene[*world]) bool {
 	st, name := killOf(s, "event", "status", "annotations")
 	if st == nil || st.note().Acts.Signal == "" || st.m.pod(name).Age <= time.Minute {
@@ -90,7 +91,7 @@ func explainsOldFigures(s judge.Scene[*world]) bool {
 	return strings.Contains(s.Kubelet, was) && s.Ours == ours
 }
 
-// collectedAt returns when the collections of a side in this step have ended.
+// collectedAt returns when the collections of a side in this step ended.
 func (st *step) collectedAt(f judge.Facts) time.Duration {
 	at := st.at
 	for _, round := range rounds(f) {
@@ -99,8 +100,8 @@ func (st *step) collectedAt(f judge.Facts) time.Duration {
 	return at
 }
 
-// message returns the message about the eviction of a pod with the figures of a
-// time, and the annotations of its event.
+// message returns the message about the eviction of a pod with the figures at a time, and the
+// annotations of its event.
 func (st *step) message(name string, t threshold, at time.Duration, usage func(*podSpec, time.Duration) (podUsage, bool)) (text, annotations string) {
 	what := resourceOf(t.Signal)
 	r, _ := st.measureAt(t.Signal, at)

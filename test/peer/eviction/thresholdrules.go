@@ -34,7 +34,7 @@ func thresholdRules() []judge.Rule[*world] {
 	}
 }
 
-// lastStart returns the first step of the agent that plays this one.
+// lastStart returns the first step of the agent that plays this step.
 func (st *step) lastStart() int {
 	for i := st.index; i > 0; i-- {
 		if st.w.Notes[i].Restarted {
@@ -65,8 +65,8 @@ func resourceOf(s eviction.Signal) string {
 	}
 }
 
-// eventOnce explains events that ours leaves out because it has recorded the same a
-// moment ago.
+// eventOnce explains events that our manager omits because it recorded an equal event shortly
+// before.
 func eventOnce(s judge.Scene[*world]) bool {
 	st := stepOf(s)
 	if st == nil {
@@ -83,7 +83,8 @@ func eventOnce(s judge.Scene[*world]) bool {
 	return s.Ours == strings.Join(st.events, "\n")
 }
 
-// toldBefore returns when ours last recorded the events of the node before this step.
+// toldBefore returns the times at which our manager last recorded each node event before this
+// step.
 func (st *step) toldBefore() map[string]time.Duration {
 	told := map[string]time.Duration{}
 	isTime := func(line string, at time.Duration) bool {
@@ -110,7 +111,7 @@ func (st *step) toldBefore() map[string]time.Duration {
 	return told
 }
 
-// urgent returns the threshold that ours acts on first in a look between turns.
+// urgent returns the first threshold on which our manager acts in a look between turns.
 func (st *step) urgent(l pastLook) threshold {
 	var all []threshold
 	for _, t := range st.w.thresholds() {
@@ -127,8 +128,8 @@ func (st *step) urgent(l pastLook) threshold {
 	return slices.MinFunc(all, func(a, b threshold) int { return st.compareAt(a, b, l.at) })
 }
 
-// announced reports whether ours has recorded an event about a pod whose kill failed
-// since.
+// announced reports whether our manager has recorded an event about a pod whose kill failed
+// afterwards.
 func (st *step) announced(name string) bool {
 	_, failed := st.note().Failed[name]
 	if !failed {
@@ -142,7 +143,7 @@ func (st *step) announced(name string) bool {
 	return false
 }
 
-// explainsPick explains on which of several thresholds ours acts.
+// explainsPick explains the choice of our manager between several thresholds.
 func explainsPick(s judge.Scene[*world], byChance bool) bool {
 	st := stepOf(s)
 	if st == nil || s.Fact != "picks" {
@@ -164,7 +165,7 @@ func explainsPick(s judge.Scene[*world], byChance bool) bool {
 	return chance == byChance
 }
 
-// compare orders thresholds as ours acts on them.
+// compare orders thresholds as our manager acts on them.
 func (st *step) compare(a, b threshold) int {
 	return st.compareAt(a, b, st.at)
 }
@@ -180,7 +181,7 @@ func isSoft(t threshold) int {
 	return 1
 }
 
-// urgency is the place of a signal in ours' fixed order.
+// urgency is the position of a signal in our fixed order.
 func urgency(s eviction.Signal) int {
 	if isMemory(s) {
 		return 0
@@ -196,7 +197,7 @@ func (st *step) ratio(t threshold, at time.Duration) float64 {
 	return float64(r.available) / float64(max(amount(t.Value, r.capacity), 1))
 }
 
-// admission returns what becomes of a newcomer while the conditions of f hold.
+// admission returns the admission result of a pod under the conditions of f.
 func admission(name string, f judge.Facts) string {
 	var holding []string
 	for _, c := range conditionTypes() {

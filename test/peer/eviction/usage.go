@@ -14,12 +14,12 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// measuresPods reports whether anything of a pod counts towards a signal.
+// measuresPods reports whether a signal counts any resource of a pod.
 func (st *step) measuresPods(s eviction.Signal) bool {
 	return st.w.Layout != eviction.SplitFS || s != eviction.ImageFSAvailable && s != eviction.ImageFSInodesFree
 }
 
-// uses returns what a pod uses of a signal, and whether that is known.
+// uses returns a pod's usage for a signal, and whether it is known.
 func (st *step) uses(p *podSpec, at time.Duration, s eviction.Signal, q quirks) (n int64, known bool) {
 	u, ok := p.usage(at)
 	if q[oldPodFigures] {
@@ -84,8 +84,8 @@ func (st *step) usesDisk(p *podSpec, u podUsage, s eviction.Signal, q quirks) (n
 	return n, known
 }
 
-// request returns what the pod asks for, in the unit of the signal or what the
-// kubelet takes for it.
+// request returns the pod's request in the unit of the signal, or the value that the kubelet
+// uses instead.
 func (st *step) request(pod *corev1.Pod, s eviction.Signal, q quirks) resource.Quantity {
 	name := corev1.ResourceEphemeralStorage
 	switch {
@@ -103,7 +103,7 @@ func (st *step) request(pod *corev1.Pod, s eviction.Signal, q quirks) resource.Q
 	return kubeletresource.GetResourceRequestQuantity(pod, name)
 }
 
-// exceeds reports whether a pod uses more than it asks for.
+// exceeds reports whether a pod uses more than its request.
 func (st *step) exceeds(pod *corev1.Pod, n int64, s eviction.Signal, q quirks) bool {
 	if s == eviction.PIDAvailable && !q[unmeasuredLast] {
 		return false
@@ -115,8 +115,8 @@ func (st *step) exceeds(pod *corev1.Pod, n int64, s eviction.Signal, q quirks) b
 	return r.CmpInt64(n) < 0
 }
 
-// overdue reports whether a pod's figures are missing for so long that it is the
-// first to go.
+// overdue reports whether a pod's figures are missing for so long that the pod is evicted
+// first.
 func (st *step) overdue(name string) bool {
 	const grace = 2 * time.Minute
 	p := st.m.pod(name)
@@ -145,8 +145,8 @@ func (st *step) overdue(name string) bool {
 	return since >= 0 && !st.note().Restarted && st.at-since >= grace
 }
 
-// podLimit returns the local storage limit of a pod, if it has one. The kubelet's
-// function adds overhead to a limit in the pod's own spec if that is a fraction.
+// podLimit returns the local storage limit of a pod, if it has one. The kubelet's function
+// adds overhead to the limit in the pod's spec if the limit is a fraction.
 func podLimit(pod *corev1.Pod) (resource.Quantity, bool) {
 	l, ok := helper.PodLimits(pod.DeepCopy(), helper.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
 	return l, ok
@@ -163,22 +163,23 @@ func (m *machine) activeAt(at time.Duration) (all []string) {
 	return all
 }
 
-// A note is what the kubelet's side says to rules about a step, beside facts.
+// A note is information about a step that the kubelet's side passes to the rules, in addition
+// to facts.
 type note struct {
 	At        time.Duration
-	Restarted bool                     // the agent, before it
-	Blind     bool                     // it found out nothing
-	Changes   int                      // of figures, before it
-	Kills     int                      // begun before it
-	Attempts  map[string]int           // to kill pods, before it
-	Acts      threshold                // what it acted on
-	Active    []string                 // pods
-	Ending    []string                 // of them, told to end before
-	Adopted   []string                 // of them, known to have failed
-	Failed    map[string]time.Duration // of them, when a kill failed
+	Restarted bool                     // the agent restarted before the step
+	Blind     bool                     // the step has no evaluation
+	Changes   int                      // number of changes of figures before the step
+	Kills     int                      // number of kills that began before the step
+	Attempts  map[string]int           // attempts to kill each pod, before the step
+	Acts      threshold                // the threshold on which the kubelet acted
+	Active    []string                 // active pods
+	Ending    []string                 // active pods whose kill was requested before
+	Adopted   []string                 // active pods that are known to have failed
+	Failed    map[string]time.Duration // active pods with the time of a failed kill
 }
 
-// acts returns what the kubelet acted on, if it did.
+// acts returns the threshold on which the kubelet acted, if any.
 func (n *note) acts() []threshold {
 	if n.Acts.Signal == "" {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// victims returns the pods that go for a threshold, and fills in d.
+// victims returns the pods that are evicted for a threshold, and fills in d.
 func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks, d *decision) (all []string) {
 	if !q[figuresAfter] {
 		at = st.at
@@ -71,7 +71,8 @@ func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks
 	return all
 }
 
-// escalate has pods end at once that were told to end slowly, for a hard threshold.
+// escalate sets the grace period of pods that are terminating slowly to zero, for a hard
+// threshold.
 func (st *step) escalate(t threshold, at time.Duration, q quirks, d *decision) {
 	if t.Grace > 0 || !q[endingPassed] {
 		return
@@ -99,8 +100,8 @@ func (st *step) escalate(t threshold, at time.Duration, q quirks, d *decision) {
 	}
 }
 
-// beingFreed returns what pods that have ended still hold of a disk, for as long as
-// ours counts on it.
+// beingFreed returns the disk space that ended pods still use, as long as our manager expects
+// that it becomes free.
 func (st *step) beingFreed(s eviction.Signal, at time.Duration, q quirks) (sum int64, known bool) {
 	if !q[freedCounts] || isMemory(s) || s == eviction.PIDAvailable {
 		return 0, true
@@ -122,8 +123,8 @@ func (st *step) beingFreed(s eviction.Signal, at time.Duration, q quirks) (sum i
 	return sum, known
 }
 
-// endingSlowly returns the pods that ours has told to end for a soft threshold, and
-// that have not ended in time.
+// endingSlowly returns the pods that our manager has evicted for a soft threshold and that
+// are overdue.
 func (st *step) endingSlowly() (all []string) {
 	for _, name := range st.note().Ending {
 		word, isShort := "", false
@@ -144,7 +145,7 @@ func (st *step) endingSlowly() (all []string) {
 	return all
 }
 
-// passes reports whether a pod is passed over.
+// passes reports whether the eviction skips a pod.
 func (st *step) passes(name string, n int64, known bool, t threshold, q quirks) bool {
 	isEnding := slices.Contains(st.note().Ending, name)
 	switch {
@@ -157,7 +158,7 @@ func (st *step) passes(name string, n int64, known bool, t threshold, q quirks) 
 	}
 }
 
-// activeAt returns the pods that are active at a time of this step, before it kills.
+// activeAt returns the active pods at a time of this step, before its kills.
 func (st *step) activeAt(at time.Duration) (all []string) {
 	if st.isBetween {
 		return st.m.activeAt(at)
@@ -187,7 +188,7 @@ func priorityOf(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// rank returns the order in which pods go.
+// rank returns the eviction order of the pods.
 func (st *step) rank(s eviction.Signal, at time.Duration, q quirks) []string {
 	type entry struct {
 		name                     string

@@ -15,41 +15,41 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A world is one scenario: a node, what its agent is configured with, and all
-// that happens to it, by the time since the beginning.
+// A world is one scenario: a node, the configuration of its agent, and all events of the
+// node, by the time since the start.
 type world struct {
 	Settings    []setting
-	Allocatable bool          // copies the hard threshold of memory
-	Transition  time.Duration // of node conditions
-	MaxGrace    int32         // for soft thresholds
+	Allocatable bool          // adds the copy of the hard memory threshold for allocatable memory
+	Transition  time.Duration // transition period of node conditions
+	MaxGrace    int32         // maximum grace period for soft thresholds
 	NoLimits    bool          // local storage limits are ignored
-	Parallel    int           // evictions at a time: ours only
+	Parallel    int           // maximum concurrent evictions, in our manager only
 
 	Layout       eviction.Layout
-	LayoutErrors int                  // so many first questions for the layout fail
+	LayoutErrors int                  // number of first layout requests that fail
 	Figures      [numFigures]nodeStat // of the node
-	Blind        []span               // the figures can't be had
-	GC           [2]collector         // of containers and of images
+	Blind        []span               // times without figures
+	GC           [2]collector         // of containers, and of images
 	Pods         []podSpec
-	Gain         bool // pods that end give back what they used
+	Gain         bool // pods that end free their usage
 	Turns        int
 	Interval     time.Duration // between turns
-	Gaps         bool          // there are nil pods in ours' list
+	Gaps         bool          // our pod list contains nil entries
 	Restarts     []restart
-	Looks        []extraLook // of ours, between the kubelet's turns
+	Looks        []extraLook // our looks between the kubelet's turns
 
-	Notes  []note         `json:"-"` // of the kubelet's side, for rules
-	played *machine       // the same
-	found  map[string]int // by rules
+	Notes  []note         `json:"-"` // from the kubelet's side, for rules
+	played *machine       // from the kubelet's side, for rules
+	found  map[string]int // cache of the rules
 }
 
-// A setting is one signal's thresholds.
+// A setting is the thresholds of one signal.
 type setting struct {
 	Signal                     eviction.Signal
 	Hard, Soft, Grace, Reclaim string
 }
 
-// A figure is a kind of figure of the node. Two signals can be of the same figure.
+// A figure is a kind of measured amount of the node. Two signals can use the same figure.
 type figure int
 
 const (
@@ -98,17 +98,17 @@ func (w *world) figureOf(s eviction.Signal) figure {
 	}
 }
 
-// A nodeStat is how a figure of the node goes.
+// A nodeStat is the course of a figure of the node.
 type nodeStat struct {
 	Capacity int64
 	Levels   []level
-	Period   time.Duration // between two measurements. 0: measured when asked. -1: without a time
+	Period   time.Duration // between two measurements. 0: measured on request. -1: without a time
 	Missing  []span
-	Empty    []span // nothing of nothing is available: it was not measured
+	Empty    []span // available and capacity are 0: not measured
 }
 
-// A level is what is available from a time on, before pods and images give
-// something back.
+// A level is the available amount from a time on, without the amounts that pods and images
+// free.
 type level struct {
 	From      time.Duration
 	Available int64
@@ -123,20 +123,20 @@ func in(spans []span, t time.Duration) bool {
 // A collector is a garbage collection of the node.
 type collector struct {
 	Took  time.Duration
-	Frees int64 // the first time, in percent of the figure
+	Frees int64 // amount of the first run, in percent of the figure
 	Fails bool
 }
 
-// An extraLook is one of ours, so long after the beginning of a turn, if that lasts so
-// long.
+// An extraLook is an additional look of our manager, at a time after the beginning of a turn.
+// It is skipped if the turn ends earlier.
 type extraLook struct {
 	Turn  int
 	After time.Duration
 }
 
-// A restart of the agent: before a turn, or some time after a kill has begun.
+// A restart of the agent is before a turn, or some time after the beginning of a kill.
 type restart struct {
-	Turn, Kill int // one of them, counted from 1
+	Turn, Kill int // one of the two is set, counted from 1
 	After      time.Duration
 }
 
@@ -164,7 +164,7 @@ func newWorld(d *judge.Draw) *world {
 		w.LayoutErrors = d.Between(1, 3)
 	}
 	w.drawNode(d)
-	w.NoLimits = w.NoLimits && len(w.Settings) > 0 // else there is nothing to do
+	w.NoLimits = w.NoLimits && len(w.Settings) > 0 // otherwise there is nothing to compare
 	for i := range d.Between(0, 6) {
 		w.Pods = append(w.Pods, newPod(d, i))
 	}
@@ -203,7 +203,7 @@ func newWorld(d *judge.Draw) *world {
 	return w
 }
 
-// drawLooks draws looks at times at which nothing else happens.
+// drawLooks draws looks at times without other events.
 func (w *world) drawLooks(d *judge.Draw) {
 	for range d.Between(1, 6) {
 		after := time.Duration(d.Between(0, 8))*time.Second + 500*time.Millisecond
@@ -219,8 +219,8 @@ func (w *world) drawLooks(d *judge.Draw) {
 	w.Looks = slices.Compact(w.Looks)
 }
 
-// breakTies gives pods different priorities where figures may not order them: the
-// kubelet has pods that are equal in any order.
+// breakTies sets different priorities where figures may not order pods: the kubelet sorts
+// equal pods in random order.
 func (w *world) breakTies() {
 	requests := map[int64]int{}
 	for i := range w.Pods {
@@ -247,8 +247,8 @@ func requestOf(pod *corev1.Pod) int64 {
 	return q.Value()
 }
 
-// drawNode draws thresholds and figures. Few figures come near their thresholds:
-// the kubelet takes any of several thresholds that are due.
+// drawNode draws thresholds and figures. Few figures come near their thresholds, because the
+// kubelet picks one of several due thresholds at random.
 func (w *world) drawNode(d *judge.Draw) {
 	signals := []eviction.Signal{
 		eviction.MemoryAvailable, eviction.NodeFSAvailable, eviction.NodeFSInodesFree, eviction.PIDAvailable,
@@ -298,7 +298,7 @@ func (w *world) drawSetting(d *judge.Draw, s eviction.Signal) {
 		set.Soft, set.Grace = pick(soft), judge.Pick(d, "30s", "10s", "1m30s", "5s", "11s")
 	}
 	if s == eviction.AllocatableMemoryAvailable && w.Allocatable {
-		// It is a copy of the hard threshold of memory.
+		// The allocatable threshold is a copy of the hard memory threshold.
 		if i := slices.IndexFunc(w.Settings, func(o setting) bool { return o.Signal == eviction.MemoryAvailable }); i < 0 {
 			w.Settings = append(w.Settings, setting{Signal: eviction.MemoryAvailable, Hard: pick(hard)})
 		}
@@ -313,7 +313,7 @@ func (w *world) drawSetting(d *judge.Draw, s eviction.Signal) {
 	w.Settings = append(w.Settings, set)
 }
 
-// drawFigure has a figure come near the thresholds of its signal.
+// drawFigure draws a figure that comes near the thresholds of its signal.
 func (w *world) drawFigure(d *judge.Draw, s eviction.Signal) {
 	f := &w.Figures[w.figureOf(s)]
 	points := w.points(s)
@@ -337,12 +337,12 @@ func (w *world) drawFigure(d *judge.Draw, s eviction.Signal) {
 	if d.Chance(30) {
 		f.Period = judge.Pick(d, 12*time.Second, 15*time.Second, 30*time.Second, 100*time.Second, -1)
 	}
-	switch w.figureOf(s) { // one filesystem is measured at once
+	switch w.figureOf(s) { // the figures of one filesystem are measured together
 	case nodeBytes, imageBytes:
 		w.Figures[w.figureOf(s)+1].Period = f.Period
 	case nodeInodes, imageInodes:
 		w.Figures[w.figureOf(s)-1].Period = f.Period
-	default: // not of a filesystem
+	default: // not a filesystem
 	}
 	if d.Chance(12) {
 		f.Missing = drawSpans(d)
@@ -352,7 +352,7 @@ func (w *world) drawFigure(d *judge.Draw, s eviction.Signal) {
 	}
 }
 
-// percentages counts the thresholds of a signal that are a part of the capacity.
+// percentages counts the thresholds of a signal that are percentages.
 func (w *world) percentages(s eviction.Signal) (n int) {
 	for _, t := range w.thresholds() {
 		if t.Signal == s && strings.HasSuffix(t.Value, "%") {
@@ -362,7 +362,7 @@ func (w *world) percentages(s eviction.Signal) (n int) {
 	return n
 }
 
-// points returns the amounts at which something changes.
+// points returns the amounts at which a decision changes.
 func (w *world) points(s eviction.Signal) []int64 {
 	capacity := w.Figures[w.figureOf(s)].Capacity
 	var all []int64
@@ -393,14 +393,14 @@ func drawSpans(d *judge.Draw) (all []span) {
 	return all
 }
 
-// A threshold is one that the settings mean.
+// A threshold is a threshold that results from the settings.
 type threshold struct {
 	Signal         eviction.Signal
 	Value, Reclaim string
 	Grace          time.Duration // 0: hard
 }
 
-// thresholds returns all thresholds, those that follow from others too.
+// thresholds returns all thresholds, including derived ones.
 func (w *world) thresholds() (all []threshold) {
 	add := func(s eviction.Signal, o setting) {
 		if o.Hard != "" {
@@ -427,8 +427,8 @@ func (w *world) thresholds() (all []threshold) {
 	return all
 }
 
-// twin returns the signal of containerfs that has the thresholds and the figure of
-// s on the node's layout.
+// twin returns the containerfs signal that has the thresholds and the figure of s on the
+// node's layout.
 func (w *world) twin(s eviction.Signal) eviction.Signal {
 	bytes, inodes := eviction.NodeFSAvailable, eviction.NodeFSInodesFree
 	if w.Layout == eviction.DedicatedImageFS {
@@ -444,7 +444,7 @@ func (w *world) twin(s eviction.Signal) eviction.Signal {
 	}
 }
 
-// amount returns how much a value of a setting is.
+// amount returns the amount of a value of a setting.
 func amount(text string, capacity int64) int64 {
 	if text[len(text)-1] == '%' {
 		var percent float32

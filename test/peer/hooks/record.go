@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A diary is the outside of a hook on one side, and what came of it.
+// A diary is the environment of a hook on one side, and a record of its results.
 type diary struct {
 	w     *world
 	began time.Time
@@ -33,7 +33,7 @@ func (r *diary) add(name, value string) {
 	r.facts[name] = strings.TrimPrefix(r.facts[name]+"\n"+value, "\n")
 }
 
-// Do answers a request as an HTTP client would.
+// Do responds to a request as an HTTP client would.
 func (r *diary) Do(req *http.Request) (*http.Response, error) {
 	name := fmt.Sprintf("request %d", r.asked)
 	r.add(name, fmt.Sprintf("%s %s host %q", req.Method, req.URL, cmp.Or(req.Host, req.URL.Host)))
@@ -56,7 +56,7 @@ func (r *diary) Do(req *http.Request) (*http.Response, error) {
 	return nil, &url.Error{Op: "Get", URL: req.URL.String(), Err: err}
 }
 
-// A body counts what is read of it.
+// A body counts the bytes that are read from it.
 type body struct {
 	r         *diary
 	left, all int
@@ -85,7 +85,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// exec ends the command.
+// exec returns the result of the command.
 func (r *diary) exec(command []string) ([]byte, error) {
 	r.add("exec", fmt.Sprintf("%q", command))
 	if r.w.Error != "" {
@@ -101,7 +101,7 @@ func (r *diary) over(failed bool, message string) []judge.Facts {
 	return []judge.Facts{r.facts}
 }
 
-// until returns a ctx that is cancelled when the world says so.
+// until returns a ctx that is cancelled at the time that the world defines.
 func (w *world) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if w.Cancelled == 0 {

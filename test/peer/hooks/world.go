@@ -11,29 +11,29 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A world is a container with a hook, and what becomes of it.
+// A world is a container with a hook, and the results of the hook.
 type world struct {
 	Pod       *corev1.Pod
 	Container *corev1.Container
 	Handler   *corev1.LifecycleHandler
 	IPs       []string
 
-	// Exec is what the command ends with.
+	// Output and Error are the results of the command.
 	Output, Error string
-	// Answers are those of the server, one for each request.
+	// Answers are the responses of the server, one for each request.
 	Answers []answer
-	// Cancelled is when the caller gives the hook up; 0 is never.
+	// Cancelled is when the caller cancels the hook; 0 means never.
 	Cancelled time.Duration
 }
 
-// An answer is what the HTTP client says about one request.
+// An answer is the HTTP client's result for one request.
 type answer struct {
-	Plain  bool // the server talks plain HTTP
+	Plain  bool // the server uses plain HTTP
 	Error  string
-	Length int64 // as its head says; -1 for none
+	Length int64 // as in its header; -1 for none
 	Body   int
 	Status int
-	Broken bool // the body breaks off
+	Broken bool // the connection breaks within the body
 }
 
 func drawWorld(d *judge.Draw) *world {
@@ -72,13 +72,13 @@ func drawGet(d *judge.Draw) *corev1.HTTPGetAction {
 		Port:   judge.Pick(d, intstr.FromInt32(80), intstr.FromString("web"), intstr.FromString("8081"), intstr.FromString("admin"), intstr.FromString("none"), intstr.FromString("70000"), intstr.FromInt32(0), intstr.FromInt32(65535), intstr.FromInt32(65536), intstr.FromInt32(-1)),
 		Scheme: judge.Pick(d, corev1.URISchemeHTTP, "", corev1.URISchemeHTTPS),
 	}
-	if g.Path == "mailto:x" { // a difference of its own, not to be mixed with those of HTTPS
+	if g.Path == "mailto:x" { // a separate difference that must not be combined with those of HTTPS
 		g.Scheme = corev1.URISchemeHTTP
 	}
 	if d.Chance(40) {
 		g.Host = judge.Pick(d, "example", "127.0.0.1", "::1")
 		if g.Path != "mailto:x" && d.Chance(20) {
-			g.Host = "a/b" // no address can be made of it
+			g.Host = "a/b" // an invalid address
 		}
 	}
 	for range d.Int(4) {

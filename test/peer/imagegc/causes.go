@@ -6,12 +6,13 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// causes returns all causes of differences. Where several explain one, it is the first.
+// causes returns all causes of differences. If several of them explain a difference, the
+// first one counts.
 func causes() []cause {
 	return slices.Concat(causesInReports(), causesInImages(), causesInPasses())
 }
 
-// causesInReports are about what is told, not about what is deleted.
+// causesInReports are about reports and events, not about deletions.
 func causesInReports() []cause {
 	return []cause{
 		{
@@ -71,7 +72,7 @@ func causesInImages() []cause {
 	}
 }
 
-// causesInPasses are about what a pass does when something fails, and for how long.
+// causesInPasses are about the consequences of failures for a pass, and their duration.
 func causesInPasses() []cause {
 	both := []part{deletions, reports}
 	return []cause{

@@ -1,33 +1,36 @@
 // Package imagegc compares the image garbage collection of Kubeparts with the kubelet's.
 //
-// The kubelet's image manager runs over its own runtime manager, and both sides over
-// the same fake runtime, which is called as CRI clients are. Compared after each step
-// are which images are deleted, in which order and for which reason, the failures and
-// amounts that an error names, events, the call of the hook, and the images of a node
-// status. A step is a round of detection, a collection or the deletion of all unused
-// images; in some worlds collections are those of the loop.
+// The kubelet's image manager runs over its own runtime manager, and both sides run over the
+// same fake runtime, through the CRI client interfaces. After each step, the test compares
+// the deleted images with their order and reasons, the failures and amounts in the error, the
+// events, the call of the hook, and the images of a node status. A step is a detection pass,
+// a collection, or the deletion of all unused images. In some worlds the manager's loop runs
+// the collections.
 //
-// Worlds have images with several tags and digests, pinned, stuck, slow or not found
-// when they are to be deleted, and with sizes that are not what they take on the disk;
-// containers that name their image by id, tag or digest, with image volumes, and some
-// without a status; runtime handlers with and without the kubelet's gate; restarts with
-// and without saved ages; clocks that are set; failing lists, measurements and stores;
-// disks of any size, fuller than full; and policies that are invalid.
+// Worlds have images with several tags and digests; images that are pinned, or whose deletion
+// hangs, is slow or returns not found; and images whose size differs from the space that they
+// use on the disk. Containers refer to their image by ID, tag or digest, have image volumes,
+// and some have no status. Worlds also draw runtime handlers with and without the kubelet's
+// feature gate; restarts with and without saved ages; clocks that are set; failing lists,
+// measurements and stores; disks of any size, also overfull ones; and invalid policies.
 //
 // # Models
 //
-// The times of an image decide later, so that a difference has effects. A model
-// therefore plays the whole world as the kubelet does, and ours with its differences
-// switched on one by one: see [traits]. A difference is explained if the models have
-// both values, and its rule is that of the trait which makes the difference.
+// The times of an image influence later decisions, so that a difference has consequences. A
+// model therefore plays the whole world once as the kubelet and once as our package, with the
+// differences switched on one by one: see [traits]. A difference is explained if the models
+// have both values. Its rule is that of the trait which causes the difference.
 //
 // # Not compared
 //
-// Leases, preferences, MinUnused, Free and Plan, which the kubelet
-// does not have. The rhythm of detection, which is documented. Nil entries in lists,
-// on which the kubelet panics. The order among images with the same times, which in the
-// kubelet is that of a map: a step in which two such images could go is a round of
-// detection. Two images with one id and different runtime handlers. The words of errors
-// around their cause. The clock of the kubelet cannot be set here; its manager only
-// subtracts times of one process, which a clock that is set does not change.
+//   - Leases, preferences, MinUnused, Free and Plan, which the kubelet does not have.
+//   - The period of detection, which is a documented difference.
+//   - Nil entries in lists, on which the kubelet panics.
+//   - The order among images with the same times. In the kubelet it is that of a map: a
+//     step in which two such images could be deleted is replaced with a detection pass.
+//   - Two images with one ID and different runtime handlers.
+//   - The words of errors around their cause.
+//
+// The test cannot set the kubelet's clock. This does not matter: the kubelet's manager only
+// subtracts times of one process, and setting a clock does not change their difference.
 package imagegc

@@ -34,17 +34,17 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A kubelet plays the kubelet's side of worlds. One runtime manager serves all of
-// them: it keeps nothing of a node.
+// A kubelet plays the kubelet's side of worlds. One runtime manager serves all worlds,
+// because it keeps no state of a node.
 type kubelet struct {
 	services *services
 	runtime  container.Runtime
 }
 
-// services are the runtime of the world that is played.
+// services are the runtime of the current world.
 type services struct{ *node }
 
-// A runtimeService has what the runtime manager calls here.
+// A runtimeService has the methods that the runtime manager calls in this test.
 type runtimeService struct {
 	cri.RuntimeService
 	*services
@@ -66,7 +66,7 @@ func (s runtimeService) ContainerStatus(ctx context.Context, id string, verbose 
 	return s.node.ContainerStatus(ctx, id, verbose)
 }
 
-// An imageService has what the image manager calls.
+// An imageService has the methods that the image manager calls.
 type imageService struct {
 	cri.ImageManagerService
 	*services
@@ -95,7 +95,7 @@ func newKubelet(t *testing.T) *kubelet {
 	return &kubelet{services: s, runtime: k}
 }
 
-// pods knows no pod.
+// pods has no pods.
 type pods struct{}
 
 func (pods) IsPodTerminationRequested(types.UID) bool { return false }
@@ -112,14 +112,14 @@ func (k *kubelet) play(t *testing.T, w *World) []judge.Facts {
 	})
 }
 
-// theirs is the kubelet's image manager with its loop's rule about events.
+// theirs is the kubelet's image manager with the rule of the kubelet's loop about events.
 type theirs struct {
 	*kubelet
 	t        *testing.T
 	node     *node
 	manager  images.ImageGCManager
 	began    time.Time
-	measured int // tries before the disk was measured
+	measured int // deletion attempts before the measurement of the disk
 	failing  bool
 }
 
@@ -152,7 +152,8 @@ func (a *theirs) ImageFsStats(context.Context) (*statsapi.FsStats, *statsapi.FsS
 	return stats, stats, nil
 }
 
-// A passContext is the context of a method whose receiver is its first argument here.
+// A passContext is the context of a function that replaces a method and has the receiver as
+// its first argument.
 type passContext = context.Context
 
 // detectImages is what the kubelet does every five minutes.
@@ -199,7 +200,7 @@ func (a *theirs) status(ctx context.Context) string {
 
 func (a *theirs) stop() {}
 
-// recorder notes events.
+// recorder records events.
 type recorder struct{ *node }
 
 func (r recorder) Eventf(_ runtime.Object, _, reason, format string, args ...any) {

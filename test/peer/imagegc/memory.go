@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// An age is what a manager remembers of an image.
+// An age is the times that a manager records for an image.
 type age struct{ first, last time.Time }
 
-// The kinds of memory. Ours differs in what counts as use, and in whether it survives
-// a restart; one that does not, and counts as the kubelet, tells the causes apart.
+// The kinds of memory. Ours differs from the kubelet's in two ways: in what counts as use,
+// and in whether it survives a restart. The third kind does not survive a restart and counts
+// as the kubelet does, so that rules can distinguish the two causes.
 const (
 	theirMemory = iota
 	plainByID
@@ -25,13 +26,14 @@ type memory struct {
 	ages, saved map[int]age
 	used        map[int]bool
 	changed     bool
-	savedAt     time.Time // by this process
-	asOf        time.Time // when what is saved was
+	savedAt     time.Time // when this process saved
+	asOf        time.Time // the time to which the saved ages refer
 }
 
 func newMemory() memory { return memory{ages: map[int]age{}, used: map[int]bool{}} }
 
-// restart begins anew, with what was saved if the kind of memory is stored.
+// restart starts with an empty memory, or with the saved ages if the kind of memory is
+// stored.
 func (m *memory) restart(n *node, kind int) {
 	saved, asOf := m.saved, m.asOf
 	*m = newMemory()
@@ -39,7 +41,7 @@ func (m *memory) restart(n *node, kind int) {
 	if kind < storedByID || n.faults.Load {
 		return
 	}
-	for i, a := range saved { // as old as it was then
+	for i, a := range saved { // with the ages at the time of saving
 		a.first = a.first.Add(time.Since(asOf))
 		if !a.last.IsZero() {
 			a.last = a.last.Add(time.Since(asOf))
@@ -48,7 +50,7 @@ func (m *memory) restart(n *node, kind int) {
 	}
 }
 
-// look takes in what there is.
+// look updates the memory from the current images and containers.
 func (m *memory) look(n *node, v *view, kind int) {
 	blind := v.faults.Images || v.faults.Containers
 	if kind == theirMemory {
@@ -88,9 +90,9 @@ func (m *memory) note(im *imageView, kind int, now time.Time) {
 	m.used[im.index], m.ages[im.index] = used, a
 }
 
-// save does what ours does at the end of each pass.
+// save saves the ages as our manager does at the end of each pass.
 func (m *memory) save(n *node) {
-	for i := range m.ages { // deleted in the pass
+	for i := range m.ages { // deleted in this pass
 		if !slices.Contains(n.present, i) {
 			delete(m.ages, i)
 			m.changed = true

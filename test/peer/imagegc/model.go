@@ -12,36 +12,37 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// Traits are what ours does otherwise than the kubelet, one bit each. A model with no
-// trait is the kubelet, one with all is ours. So a difference has a trait as its cause
-// if the model without it has another outcome.
+// Traits are the behaviours in which our package differs from the kubelet, one bit each. A
+// model without traits behaves as the kubelet does, a model with all traits as our package
+// does. A trait is the cause of a difference if the model without the trait has another
+// outcome.
 type traits uint64
 
 const (
-	ageFromFirst    traits = 1 << iota // an image never used ages from when it was first seen
-	minAgeAlways                       // MinAge holds for old age, too
-	agesSurvive                        // a restart
-	namesCount                         // as use
-	keepsPause                         // the pause image
-	measures                           // after each deletion
-	ageGoesOn                          // failures for age do not end a pass
-	enoughIsFine                       // failures are no error if enough was freed
-	backsOff                           // after failures
-	quiets                             // events
-	hooksAll                           // the hook is called after each try, with all that is there
-	nothingIsEnough                    // nothing is deleted if nothing is to be freed
-	looksAgain                         // for containers, between deletions
-	inspectsOnce                       // containers, and does without those that fail
-	noSandboxes                        // are listed
-	goneIsFine                         // an image that is not found is deleted
-	needsID                            // to delete an image
-	wideNumbers                        // for percentages
-	anyVolume                          // of an image keeps it, for every runtime handler
-	tellsNoID                          // whatever the gate
+	ageFromFirst    traits = 1 << iota // the age of an image that was never used counts from its first detection
+	minAgeAlways                       // MinAge also applies to the deletion by maximum age
+	agesSurvive                        // ages survive a restart
+	namesCount                         // a container's image names count as use
+	keepsPause                         // keeps the pause image
+	measures                           // measures the disk after each deletion
+	ageGoesOn                          // failed deletions by age do not end a pass
+	enoughIsFine                       // failures are no error if enough space was freed
+	backsOff                           // backs off after failures
+	quiets                             // does not repeat events
+	hooksAll                           // calls the hook after each attempt, with all remaining images
+	nothingIsEnough                    // deletes nothing if nothing must be freed
+	looksAgain                         // checks for new containers between deletions
+	inspectsOnce                       // asks for the status of each container once, and ignores failures
+	noSandboxes                        // does not list sandboxes
+	goneIsFine                         // an image that is not found counts as deleted
+	needsID                            // deletes an image only if it has an ID
+	wideNumbers                        // computes percentages without overflow
+	anyVolume                          // an image volume protects the image, for every runtime handler
+	tellsNoID                          // does not record invalid images, with or without the feature gate
 	everyTrait      traits = 1<<iota - 1
 )
 
-// A model plays a side as a rule sees it.
+// A model plays a side for the rules.
 type model struct {
 	traits
 	w *World
@@ -57,13 +58,13 @@ type model struct {
 	visitors                 map[int]time.Time // image -> since
 	listedAt                 time.Time
 	tried, failed, failedAge bool
-	stopped                  bool // containers could not be listed again
+	stopped                  bool // the second list of containers failed
 	causes                   map[string]bool
 	freed                    uint64
 	kept                     []string
 }
 
-// predict returns what a side with some traits does in a step.
+// predict returns the facts of a step for a side with these traits.
 func (w *World) predict(step int, t traits) judge.Facts {
 	if all, ok := w.cache[t]; ok && step < len(all) {
 		return all[step]
@@ -115,7 +116,7 @@ func (m *model) play(v view) {
 	m.loop()
 }
 
-// loop does what the loop does after a collection.
+// loop plays the actions of the loop after a collection.
 func (m *model) loop() {
 	if !m.w.Loop || m.act != "collect" {
 		return
@@ -142,7 +143,7 @@ func (m *model) text(full string) string {
 	return strings.Join(found, "; ")
 }
 
-// lists reports whether a pass gets what it needs.
+// lists reports whether the calls that a pass needs succeed.
 func (m *model) lists() bool {
 	f := m.faults
 	for _, list := range []struct {
@@ -158,7 +159,7 @@ func (m *model) lists() bool {
 			return false
 		}
 	}
-	// The newest container is the first that the kubelet asks.
+	// The kubelet asks for the status of the newest container first.
 	for _, b := range slices.Backward(m.boxes) {
 		switch {
 		case b.gone && !m.has(inspectsOnce):
@@ -194,7 +195,7 @@ func (m *model) used(im imageView) bool {
 	return im.used || m.has(anyVolume) && im.volume || m.has(namesCount) && im.named
 }
 
-// candidates returns the images that may be deleted, the first to go first.
+// candidates returns the images that may be deleted, in the order of deletion.
 func (m *model) candidates() []imageView {
 	var all []imageView
 	for _, im := range m.images {
@@ -220,7 +221,7 @@ func (m *model) candidates() []imageView {
 	return all
 }
 
-// invalid makes the kubelet's event about images without an id.
+// invalid records the kubelet's event about images without an ID.
 func (m *model) invalid() {
 	for _, im := range m.images {
 		if (m.w.Gate || m.has(tellsNoID)) && m.act != "detect" && im.ID == "" && !im.pinned && !m.used(im) {
@@ -242,8 +243,8 @@ func value[T any](p *T, other T) T {
 	return *p
 }
 
-// collect does a pass over old images and then one for space. It returns its sentence
-// about the lack of it.
+// collect plays a pass: first over old images, then for space. It returns the error text
+// about missing space.
 func (m *model) collect() (full string) {
 	m.oldAge()
 	if m.failedAge && !m.has(ageGoesOn) {
@@ -292,7 +293,7 @@ func (m *model) collect() (full string) {
 
 const invalidCapacity = "invalid capacity 0 on image filesystem"
 
-// wanted returns how full the disk is and how much is to be freed.
+// wanted returns the usage of the disk in percent and the number of bytes to free.
 func (m *model) wanted(capacity uint64) (percent int, want int64) {
 	low := uint64(100 - m.low())
 	if !m.has(wideNumbers) {
@@ -350,7 +351,8 @@ func (m *model) oldAge() {
 
 const everything = math.MaxInt64
 
-// space deletes images until so many bytes are free. Before is what was available.
+// space deletes images until want bytes are free. before is the available amount before the
+// pass.
 func (m *model) space(want uint64, before *uint64) {
 	for _, im := range m.candidates() {
 		if m.at.Sub(m.age(im).first) < m.minAge() {
@@ -374,7 +376,7 @@ func (m *model) space(want uint64, before *uint64) {
 	}
 }
 
-// try deletes an image and reports whether that failed.
+// try deletes an image and reports whether the deletion failed.
 func (m *model) try(im imageView, reason string) (failed bool) {
 	if m.now.Sub(m.listedAt) > 5*time.Second && m.has(looksAgain) {
 		if m.faults.Later {
@@ -421,7 +423,7 @@ func (m *model) try(im imageView, reason string) (failed bool) {
 	return true
 }
 
-// visit notes which images a container uses that comes now.
+// visit records the images of a container that starts now.
 func (m *model) visit(g guest) {
 	if !m.present[g.of] {
 		return
@@ -437,14 +439,14 @@ func (m *model) visit(g guest) {
 	}
 }
 
-// measureAgain is ours after a deletion; it makes an event, too.
+// measureAgain plays our measurement after a deletion, which can record an event.
 func (m *model) measureAgain() {
 	if m.has(measures) && m.faults.Odd == "no capacity" && !m.faults.Disk {
 		m.event("InvalidDiskCapacity", invalidCapacity)
 	}
 }
 
-// available returns what a measurement shows.
+// available returns the available amount as a measurement returns it.
 func (m *model) available() uint64 {
 	if m.faults.Odd == "more than all" {
 		return m.capacity
@@ -462,7 +464,7 @@ func (m *model) there() []string {
 	return names
 }
 
-// theirHook is the kubelet's call of the hook.
+// theirHook plays the kubelet's call of the hook.
 func (m *model) theirHook() {
 	if !m.failed && !m.has(hooksAll) {
 		m.facts["hook"] = m.hook(m.kept)
@@ -474,7 +476,7 @@ func (m *model) hook(names []string) string {
 	return fmt.Sprintf("[%s] 0s", strings.Join(names, ", "))
 }
 
-// event makes an event, unless ours made one of that reason not long ago.
+// event records an event, unless our manager recorded one with this reason shortly before.
 func (m *model) event(reason, message string) {
 	if m.has(quiets) && m.now.Before(m.quiet[reason]) {
 		return

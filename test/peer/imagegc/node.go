@@ -14,7 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// callLimit is how long the client of a runtime waits for an answer.
+// callLimit is how long the runtime client waits for a response.
 const callLimit = 2*time.Minute - time.Second
 
 // A node is the runtime and the disk of one side.
@@ -22,29 +22,29 @@ type node struct {
 	w *World
 
 	mu         sync.Mutex
-	present    []int // images
+	present    []int // indexes of images
 	containers []*box
 	created    int
 	fill       uint64
-	offset     time.Duration // of the clock on the wall
+	offset     time.Duration // of the wall clock
 	faults     Faults
-	began      time.Time // this step
-	tries      []try     // of removal, in it
-	listed     int       // how often containers were, in it
+	began      time.Time // start of this step
+	tries      []try     // removal attempts in this step
+	listed     int       // number of container lists in this step
 	hooks      []string
 	events     []string
-	answers    map[string]int // statuses of containers that were told
-	nils       bool           // lists have entries that are nil
-	told       string         // what is wrong with what ours tells
+	answers    map[string]int // number of container statuses returned, by container
+	nils       bool           // lists contain nil entries
+	told       string         // contradictions in our manager's reports
 }
 
 type box struct {
 	Container
 	id           string
 	ended        bool
-	imageID, ref string // as the list names them
+	imageID, ref string // as in the list
 	spec         *runtimeapi.ImageSpec
-	volume       *runtimeapi.ImageSpec // as the status does, nil if there is none
+	volume       *runtimeapi.ImageSpec // as in the status, or nil
 }
 
 // A try is a call of RemoveImage.
@@ -55,7 +55,7 @@ type try struct {
 
 func newNode(w *World) *node { return &node{w: w, fill: w.Fill, offset: w.Clock} }
 
-// change changes the node. A restart is for the agent.
+// change applies the changes of a step to the node. The caller restarts the agent.
 func (n *node) change(c Change) {
 	switch c.Do {
 	case "pull":
@@ -83,7 +83,7 @@ func (n *node) change(c Change) {
 	}
 }
 
-// create makes a container if its images are there.
+// create creates a container if its images are present.
 func (n *node) create(c Container) {
 	if !slices.Contains(n.present, c.Image) || c.Volume > 0 && !slices.Contains(n.present, c.Volume-1) {
 		return
@@ -98,7 +98,7 @@ func (n *node) box(c Container) *box {
 	return b
 }
 
-// visitor returns the container that comes while an image is deleted, if one does.
+// visitor returns the container that starts while an image is deleted, if any.
 func (n *node) visitor(im *Image) (c Container, comes bool) {
 	if im.Slow == 0 || im.Visitor == 0 {
 		return Container{}, false
@@ -113,7 +113,7 @@ func (n *node) moveTag(from int) {
 		b.Tags = append(b.Tags, a.Tags[0])
 		a.Tags = a.Tags[1:]
 	}
-	for _, c := range n.containers { // a list then names the image otherwise
+	for _, c := range n.containers { // then a list uses another name of the image
 		if !c.Mute && !c.Gone {
 			c.imageID, c.ref, c.spec = n.named(c.Container)
 			delete(n.answers, c.id)
@@ -131,7 +131,8 @@ func (n *node) image(id, handler string) *Image {
 	return nil
 }
 
-// usage returns the capacity of the disk and what is available, as it is measured.
+// usage returns the capacity of the disk and the available amount, as a measurement returns
+// them.
 func (n *node) usage() (capacity, available uint64, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,7 +148,7 @@ func (n *node) usage() (capacity, available uint64, err error) {
 	return capacity, available, nil
 }
 
-// filled returns how much was written to the disk, which may be more than there is.
+// filled returns the bytes written to the disk, which can exceed its capacity.
 func (n *node) filled() uint64 {
 	used := n.fill
 	for _, i := range n.present {
@@ -156,7 +157,7 @@ func (n *node) filled() uint64 {
 	return used
 }
 
-// The runtime.
+// Methods of the runtime.
 
 func (n *node) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, nil
@@ -218,7 +219,7 @@ func (c *box) state() runtimeapi.ContainerState {
 	return runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
-// named returns how a list names a container's image.
+// named returns the names of a container's image in a list.
 func (n *node) named(c Container) (id, ref string, spec *runtimeapi.ImageSpec) {
 	im, other := n.w.Images[c.Image], n.w.Images[c.Other]
 	spec = &runtimeapi.ImageSpec{Image: im.ID, UserSpecifiedImage: firstOr(other.Tags, ""), RuntimeHandler: c.Handler}
@@ -242,7 +243,7 @@ func (n *node) named(c Container) (id, ref string, spec *runtimeapi.ImageSpec) {
 	return id, ref, spec
 }
 
-// short returns a tag as people write it.
+// short returns the short form of a tag, as users write it.
 func short(tag string) string {
 	if at, ok := strings.CutPrefix(tag, "docker.io/old/"); ok {
 		return "index.docker.io/old/" + at
@@ -287,7 +288,7 @@ func (n *node) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeap
 	return &runtimeapi.ContainerStatusResponse{Status: status}, nil
 }
 
-// volume returns how a status names the image of a volume.
+// volume returns the image of a volume in a container status.
 func (n *node) volume(c Container) *runtimeapi.ImageSpec {
 	if c.Volume == 0 {
 		return nil

@@ -33,16 +33,16 @@ type ours struct {
 	t       *testing.T
 	node    *node
 	manager *imagegc.Manager
-	saved   []byte              // the ages, nil for none
+	saved   []byte              // the saved ages; nil if no ages are saved
 	reasons map[string][]string // by image
 	started bool
 	passes  chan error
 	end     func()
 	result  imagegc.Result  // of the last pass
-	usages  []imagegc.Usage // measured in it
+	usages  []imagegc.Usage // measurements of the last pass
 }
 
-// start makes a manager. In a loop's world it also begins the loop.
+// start creates a manager. In a world with a loop it also starts the loop.
 func (a *ours) start() error {
 	a.end()
 	w := a.node.w
@@ -61,7 +61,7 @@ func (a *ours) start() error {
 		cfg.State = a
 	}
 	if !w.Loop {
-		cfg.Period = 0 // which then is about saving ages only
+		cfg.Period = 0 // the loop then only saves ages
 	}
 	if w.Quiet {
 		cfg.EventPeriod = 0
@@ -107,7 +107,7 @@ func (a *ours) act(ctx context.Context, what string) (reasons []string, err erro
 			a.manager.Trigger()
 		}
 		err = <-a.passes
-		synctest.Wait() // for the event
+		synctest.Wait() // wait for the event
 	default:
 		_, err = a.manager.Collect(ctx)
 		require.Equal(a.t, <-a.passes, err)
@@ -129,7 +129,7 @@ func (a *ours) status(context.Context) string { return fmt.Sprint(a.manager.Imag
 
 func (a *ours) stop() { a.end() }
 
-// Usage measures the disk.
+// Usage returns the usage of the disk.
 func (a *ours) Usage(context.Context) (imagegc.Usage, error) {
 	capacity, available, err := a.node.usage()
 	u := imagegc.Usage{CapacityBytes: capacity, AvailableBytes: available}
@@ -147,7 +147,7 @@ func (a *ours) Eventf(_ runtime.Object, _, reason, format string, args ...any) {
 	a.node.events = append(a.node.events, reason+" "+message)
 }
 
-// Get and Put keep the ages.
+// Get and Put store the ages.
 func (a *ours) Get(context.Context, string) ([]byte, error) {
 	switch {
 	case a.node.faults.Load:
@@ -166,18 +166,18 @@ func (a *ours) Put(_ context.Context, _ string, value []byte) error {
 	return nil
 }
 
-// wall is a clock whose hands are set while time goes on.
+// wall is a wall clock that can be set while time passes.
 type wall struct {
 	clock.RealClock
 	*node
 }
 
-// Now returns a time with a monotonic reading, which those of a bubble do not have.
+// Now returns a time with a monotonic reading. Times of a synctest bubble do not have one.
 func (c wall) Now() time.Time {
 	now := time.Now()
 	shown := now.Add(c.offset)
-	// As package time has it: a bit, the seconds since 1885, the nanoseconds; and
-	// then the monotonic clock.
+	// The layout of time.Time: a flag bit, the seconds since 1885 and the nanoseconds in one
+	// word; then the monotonic reading.
 	words := struct {
 		wall uint64
 		ext  int64

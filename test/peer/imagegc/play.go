@@ -16,27 +16,27 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// An agent is one side: a manager that is called in steps.
+// An agent is one side: a manager that the test calls in steps.
 type agent interface {
-	// start makes a manager, also after a restart. It fails if the policy is invalid.
+	// start creates a manager, also after a restart. It fails if the policy is invalid.
 	start() error
-	// act does one step and returns the reason of each try to delete an image, and
-	// its error. A loop's first collection is part of its start.
+	// act does one step and returns the reason of each deletion attempt, and the error. The
+	// first collection of a loop is part of its start.
 	act(ctx context.Context, what string) (reasons []string, err error)
 	// status returns the images of a node status.
 	status(ctx context.Context) string
 	stop()
 }
 
-// A bed is what a side plays on.
+// A bed is the environment of one side.
 type bed struct {
 	node      *node
-	began     time.Time // of the agent
+	began     time.Time // start of the agent
 	memories  [memories]memory
 	muteSince map[string]time.Time
 }
 
-// play plays a world.
+// play plays a world with one side and returns the facts of each step.
 func play(t *testing.T, w *World, side func(*testing.T, *node) agent) (all []judge.Facts) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,8 +81,8 @@ func play(t *testing.T, w *World, side func(*testing.T, *node) agent) (all []jud
 	return all
 }
 
-// restart makes the memories those of a new process. The one before has saved its own, if
-// it had a loop to end.
+// restart replaces the memories with those of a new process. The previous process has saved
+// its memory if it ran a loop that was stopped.
 func (b *bed) restart() {
 	if ran := !b.began.IsZero(); ran && b.node.w.Loop {
 		for kind := range b.memories {
@@ -102,7 +102,7 @@ func (b *bed) save() {
 	}
 }
 
-// facts returns what could be observed in a step.
+// facts returns the observations of a step.
 func (n *node) facts(act string, err error, reasons []string) judge.Facts {
 	f := judge.Facts{"act": act, "hook": strings.Join(n.hooks, "; ")}
 	var order []string
@@ -131,7 +131,7 @@ func (n *node) facts(act string, err error, reasons []string) judge.Facts {
 	return f
 }
 
-// faults returns which faults an error names, and which sentences about space.
+// faults returns the faults and the texts about space that an error contains.
 func faults(err error) string {
 	if err == nil {
 		return ""
@@ -161,7 +161,7 @@ func (n *node) hook(ids []string, began time.Time) {
 	n.hooks = append(n.hooks, fmt.Sprintf("[%s] %v", strings.Join(names, ", "), began.Sub(n.began)))
 }
 
-// faultNames returns the texts by which faults are found in errors.
+// faultNames returns the texts that identify faults in errors.
 func faultNames() []string {
 	return []string{
 		"fault:images", "fault:sandboxes", "fault:containers", "fault:disk", "fault:status",

@@ -7,8 +7,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A part of the facts that a trait changes. Each is a rule of its own: after another
-// deletion the sides have other images.
+// A part is a part of the facts that a trait changes. Each part has a separate rule, because
+// the sides have different images after different deletions.
 type part string
 
 const (
@@ -66,11 +66,11 @@ func rules() (rules []judge.Rule[*World]) {
 
 const doc = "imagegc/doc.go"
 
-// explains reports whether the models have both values of a difference, and a trait is
-// its cause: without it ours would have another value, or the kubelet with it. Where
-// several traits must come together, the cause is the last that makes the value ours.
+// explains reports whether the models have both values of a difference and the trait is its
+// cause: without the trait, our side would have another value, or with it, the kubelet. If
+// several traits must come together, the cause is the trait that completes our value.
 func (w *World) explains(s judge.Scene[*World], t traits) bool {
-	if s.Step >= len(w.seen) { // nothing is played with an invalid policy
+	if s.Step >= len(w.seen) { // a world with an invalid policy has no steps
 		return false
 	}
 	theirs, ours := w.predict(s.Step, 0)[s.Fact], w.predict(s.Step, everyTrait)[s.Fact]
@@ -87,7 +87,7 @@ func (w *World) explains(s judge.Scene[*World], t traits) bool {
 	return w.found[key] == t
 }
 
-// causeOf returns the trait that makes a fact other than the kubelet's.
+// causeOf returns the trait that causes a fact to differ from the kubelet's.
 func (w *World) causeOf(step int, fact string) traits {
 	theirs, ours := w.predict(step, 0)[fact], w.predict(step, everyTrait)[fact]
 	for _, c := range causes() {

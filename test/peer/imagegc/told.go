@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
-// problems returns what is wrong with what ours tells of its last pass, of which the
-// kubelet tells nothing: its result must agree with the calls that it made.
+// problems returns the contradictions between the result of our manager's last pass and the
+// calls of that pass. The kubelet does not report a result.
 func (a *ours) problems(act string, err error) string {
 	var found []string
 	for id, n := range a.node.answers {
@@ -46,7 +46,7 @@ func (a *ours) problems(act string, err error) string {
 		before, after = a.usages[0], a.usages[len(a.usages)-1]
 	}
 	if act == "delete unused" && a.node.faults.Odd != "" {
-		return strings.Join(found, "; ") // it believes its first measurement
+		return strings.Join(found, "; ") // an event can replace the first measurement
 	}
 	check("before", a.result.Before, before)
 	check("after", a.result.After, after)

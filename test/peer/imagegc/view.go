@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A view is what a model knows of a step: the node before the managers are called, and
-// what each kind of memory holds of its images then.
+// A view is the information that a model has about a step: the node before the managers are
+// called, and the content of each kind of memory about its images at that time.
 type view struct {
 	at, began        time.Time
-	images           []imageView // those that are there
+	images           []imageView // the present images
 	boxes            []boxView
-	capacity, filled uint64 // filled may be more
+	capacity, filled uint64 // filled can exceed capacity
 	act              string
 	restart          bool
 	faults           Faults
 }
 
-// failed reports whether the kubelet does not get its lists.
+// failed reports whether one of the kubelet's list calls fails.
 func (v view) failed() bool {
 	return v.faults.Images || v.faults.Sandboxes || v.faults.Containers ||
 		slices.ContainsFunc(v.boxes, func(b boxView) bool { return b.mute || b.gone })
@@ -30,27 +30,27 @@ type imageView struct {
 	index  int
 	name   string
 	pinned bool
-	pause  bool // it is named like a pause image
-	used   bool // by the kubelet's rule
-	volume bool // by its id, for any runtime handler
-	named  bool // in another way that ours knows
+	pause  bool // it has the name of a pause image
+	used   bool // in use by the kubelet's rule
+	volume bool // in use as a volume, by ID, for any runtime handler
+	named  bool // in use by another name that our manager recognizes
 	ages   [memories]age
 	guest  guest
 }
 
-// A guest is the container that comes while an image is deleted.
+// A guest is the container that starts while an image is deleted.
 type guest struct {
-	of    int   // image, -1 if none comes
-	named []int // images that it names in any way
+	of    int   // index of its image, -1 for no container
+	named []int // indexes of the images that it names in any way
 }
 
 // A boxView is one container in a view.
 type boxView struct {
 	mute, gone, ended bool
-	since             time.Time // that its status has been asked for in vain
+	since             time.Time // start of the failing status calls for it
 }
 
-// look returns what there is now, after all memories have taken it in.
+// look updates all memories and returns the current view.
 func (b *bed) look() view {
 	n, now := b.node, time.Now()
 	v := view{at: now, began: b.began, faults: n.faults}
@@ -77,7 +77,7 @@ func (b *bed) look() view {
 	return v
 }
 
-// guest returns the container that comes while an image is deleted.
+// guest returns the container that starts while an image is deleted.
 func (n *node) guest(im *Image) guest {
 	c, comes := n.visitor(im)
 	if !comes {
@@ -92,8 +92,8 @@ func (n *node) guest(im *Image) guest {
 	return g
 }
 
-// ties reports whether two images that the kubelet may delete have the same times: then
-// their order is that of a map.
+// ties reports whether two images that the kubelet may delete have the same times: their
+// order is that of a map.
 func (v view) ties() bool {
 	seen := map[age]bool{}
 	for _, im := range v.images {
@@ -108,14 +108,14 @@ func (v view) ties() bool {
 	return false
 }
 
-// inUse reports whether an image is in use as ours sees it.
+// inUse reports whether an image is in use by our rule.
 func (im imageView) inUse() bool { return im.volume || im.named }
 
-// readable reports whether a container's status tells of a volume.
+// readable reports whether a container's status can be read and has an image volume.
 func (c *box) readable() bool { return c.volume != nil && !c.Mute }
 
-// uses reports whether a container uses an image as the kubelet sees it: its list names
-// the image's id, or its status has a volume of that id.
+// uses reports whether a container uses an image by the kubelet's rule: the list has the
+// image's ID for the container, or the status has a volume with that ID.
 func (n *node) uses(c *box, im *Image) bool {
 	id := c.imageID
 	if id == "" {
@@ -124,12 +124,12 @@ func (n *node) uses(c *box, im *Image) bool {
 	if id == im.ID && (!n.w.Gate || c.spec.RuntimeHandler == im.Handler) {
 		return true
 	}
-	// A volume is noted without a handler.
+	// The kubelet records a volume without its handler.
 	return c.readable() && c.volume.GetImage() == im.ID && (!n.w.Gate || im.Handler == "")
 }
 
-// names reports whether a container names an image in any way, with the gate for its
-// handler.
+// names reports whether a container names an image in any way. With the feature gate, the
+// runtime handler must match.
 func (n *node) names(c *box, im *Image) bool {
 	spec := c.spec
 	if v := c.volume; c.readable() && v.Image != im.ID && namesImage(im, v.Image, v.UserSpecifiedImage) {
@@ -139,7 +139,7 @@ func (n *node) names(c *box, im *Image) bool {
 		(!n.w.Gate || spec.RuntimeHandler == "" || im.Handler == "" || spec.RuntimeHandler == im.Handler)
 }
 
-// namesImage reports whether one of the names is one of the image's, in any form.
+// namesImage reports whether one of the names is a name of the image, in any form.
 func namesImage(im *Image, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		if _, digest, ok := strings.Cut(name, "@"); ok {
@@ -150,7 +150,7 @@ func namesImage(im *Image, names ...string) bool {
 	})
 }
 
-// pause reports whether an image is named like a pause image.
+// pause reports whether an image has the name of a pause image.
 func pause(im *Image) bool {
 	for _, name := range slices.Concat(im.Tags, im.Digests) {
 		word := name[strings.LastIndexByte(name, '/')+1:]

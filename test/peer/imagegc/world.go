@@ -9,42 +9,42 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A World is one scenario: an agent's settings, a runtime, and what happens to both.
+// A World is one scenario: the settings of an agent, a runtime, and the events of both.
 type World struct {
 	High, Low      *int
 	MinAge         *time.Duration
 	MaxAge         time.Duration
-	Store          bool // ours has one
-	Loop           bool // collections are those of the loop, which makes ImageGCFailed events
-	Quiet          bool // our events are not repeated for an hour
+	Store          bool // our manager has a store
+	Loop           bool // the loop runs the collections and records ImageGCFailed events
+	Quiet          bool // our manager does not repeat events within an hour
 	Handlers       bool // the runtime has images for a runtime handler
 	Gate           bool // the kubelet's RuntimeClassInImageCriAPI is on
-	Workers        int  // not used any more; it stays so that recorded seeds draw the same worlds
+	Workers        int  // unused; removing it would change the worlds of recorded seeds
 	Clock          time.Duration
-	Capacity, Fill uint64 // of the disk, and what is on it besides images
+	Capacity, Fill uint64 // of the disk; Fill is the content besides images
 	Images         []*Image
 	Steps          []Step
 
-	seen  []view                   // at each step, for rules
-	cache map[traits][]judge.Facts // of models
-	found map[string]traits        // the cause of each difference
+	seen  []view                   // by step, for rules
+	cache map[traits][]judge.Facts // results of models
+	found map[string]traits        // trait that causes each difference
 }
 
-// An Image is an image that is there after a "pull" and until it is removed.
+// An Image exists from a "pull" until its removal.
 type Image struct {
 	ID            string
 	Tags, Digests []string
 	Handler       string
-	Size          uint64 // that the runtime reports
-	Takes         uint64 // that its deletion frees
+	Size          uint64 // as the runtime reports it
+	Takes         uint64 // space that the deletion frees
 	Pinned        bool
-	Stuck         bool          // it cannot be removed
-	NotFound      bool          // its removal reports that it is not there, and it is gone
-	Slow          time.Duration // that its removal takes
-	Visitor       int           // image that a container of uses since the removal began, if above 0
+	Stuck         bool          // its removal fails
+	NotFound      bool          // the removal deletes it and returns not found
+	Slow          time.Duration // duration of the removal
+	Visitor       int           // image whose container starts to use this image during the removal, if above 0
 }
 
-// A Step is what happens, and then one call of both managers.
+// A Step is a set of changes, followed by one call of both managers.
 type Step struct {
 	After   time.Duration
 	Changes []Change
@@ -52,33 +52,33 @@ type Step struct {
 	Act     string
 }
 
-// A Change is something that happens to the node.
+// A Change is an event of the node.
 type Change struct {
 	Do        string
-	Image     int // which
-	Container int // which one of those there are
+	Image     int // index of the image
+	Container int // index among the current containers
 	Create    *Container
 	Percent   int
 	By        time.Duration
 }
 
-// A Container is one that is created.
+// A Container is a container to create.
 type Container struct {
 	Image   int
-	Form    string // how the list names the image
-	Other   int    // the image that the name stands for, where that is another
+	Form    string // form of the image name in the list
+	Other   int    // the image to which the name refers, if it is another image
 	Handler string
 	Volume  int    // image mounted as a volume, if above 0
-	By      string // how its status names that
-	Mute    bool   // it has no status
-	Gone    bool   // its status is not found though it is listed
+	By      string // form of the volume's image name in the status
+	Mute    bool   // the runtime returns no status for it
+	Gone    bool   // the status call returns not found although the list has the container
 }
 
-// Faults are what fails in one step.
+// Faults are the failures of one step.
 type Faults struct {
 	Images, Sandboxes, Containers, Disk bool
-	Later                               bool   // containers cannot be listed again in the step
-	Odd                                 string // measurement
+	Later                               bool   // the second list of containers in the step fails
+	Odd                                 string // fault of the measurement
 	Save, Load                          bool
 }
 
@@ -95,7 +95,7 @@ func newWorld(d *judge.Draw) *World {
 	}
 	unit := judge.Pick[uint64](d, 1<<20, 1<<30, 1, 1<<10)
 	if d.Chance(3) {
-		unit = 1 << 48 // percentages of it overflow the kubelet's numbers
+		unit = 1 << 48 // percentages of such capacities overflow in the kubelet
 	}
 	w.Capacity = judge.Pick[uint64](d, 1000, 1024, 1025) * unit
 	w.Fill = uint64(d.Int(1000)) * unit
@@ -114,8 +114,8 @@ func newWorld(d *judge.Draw) *World {
 	return w
 }
 
-// boundClock leaves out what would set the clock beyond the times that package time has
-// with a monotonic reading, which end in 2157.
+// boundClock removes changes that would set the clock beyond 2157, the last year of times
+// with a monotonic reading in package time.
 func (w *World) boundClock() {
 	shown := w.Clock
 	for _, s := range w.Steps {
@@ -165,7 +165,7 @@ func (w *World) drawImage(d *judge.Draw, i int, unit uint64) *Image {
 	if d.Chance(8) {
 		im.Takes = judge.Pick(d, 0, im.Size/2, 2*im.Size)
 	}
-	if w.Workers > 1 { // else it depends on which deletion ends first whether another begins
+	if w.Workers > 1 { // otherwise the start of a deletion depends on which other deletion ends first
 		im.Takes = min(im.Takes, im.Size)
 	}
 	if w.Handlers {
@@ -179,15 +179,15 @@ func (w *World) drawImage(d *judge.Draw, i int, unit uint64) *Image {
 	if w.MaxAge > 0 {
 		slow = 30
 	}
-	if d.Chance(slow) && w.Workers == 1 { // else the end of one overlaps another's
+	if d.Chance(slow) && w.Workers == 1 { // otherwise deletions overlap
 		im.Slow = judge.Pick(d, 2*time.Second, 5*time.Second, 6*time.Second, 90*time.Second, 10*time.Minute)
 		im.Visitor = d.Int(4)
 	}
 	return im
 }
 
-// drawLate makes a world in which the deletion of an old image fails, or takes so long
-// that another one has reached MinAge after it.
+// drawLate draws a world in which the deletion of an old image fails, or lasts so long that
+// another image reaches MinAge during it.
 func (w *World) drawLate(d *judge.Draw) {
 	w.MaxAge, w.MinAge, w.High, w.Low, w.Workers = time.Hour, new(2*time.Minute), new(0), new(0), 1
 	old := &Image{ID: "sha256:" + strings.Repeat("a", 64), Tags: []string{"example.com/old:1"}, Size: 9, Takes: 9, Slow: 90 * time.Second}
@@ -207,8 +207,8 @@ func (w *World) drawLate(d *judge.Draw) {
 	}
 }
 
-// drawVisit makes a world in which a deletion takes so long that containers are listed
-// again before the next one, which may have come into use or may fail to be listed.
+// drawVisit draws a world in which a deletion lasts so long that our manager lists containers
+// again before the next one. The next image may be in use by then, or the list may fail.
 func (w *World) drawVisit(d *judge.Draw) {
 	w.MaxAge, w.MinAge, w.High, w.Low, w.Workers = 0, new(time.Second), new(0), new(0), 1
 	w.Images = nil
@@ -239,7 +239,7 @@ func (w *World) drawSteps(d *judge.Draw) {
 		s := Step{After: judge.Pick(d, time.Minute, time.Millisecond, time.Second, 2*time.Minute, 5*time.Minute, 11*time.Minute, time.Hour, 25*time.Hour)}
 		if pulled < len(w.Images) && d.Chance(70) {
 			s.Changes = append(s.Changes, Change{Do: "pull", Image: pulled})
-			s.After += time.Millisecond // no two are first seen at one time
+			s.After += time.Millisecond // two images must not be first seen at the same time
 			pulled++
 		}
 		for range d.Int(3) {
@@ -312,11 +312,11 @@ func (w *World) name(id, handler string) string {
 	return fmt.Sprintf("image %q %s", id, handler)
 }
 
-// String prints a scenario for people.
+// String prints a scenario for readers.
 func (w *World) String() string {
 	var b strings.Builder
 	line := func(v any) {
-		text, _ := json.Marshal(v) // of plain data
+		text, _ := json.Marshal(v) // marshalling plain data never fails
 		b.Write(append(text, '\n'))
 	}
 	line(map[string]any{

@@ -1,14 +1,14 @@
 package judge
 
-// A Prediction is what is left of the kubelet's facts of a step after one of the
-// deviations of ours.
+// A Prediction is the facts of a step after the rules up to By have been applied to the
+// kubelet's facts.
 type Prediction struct {
 	Facts Facts
-	By    int // the rule, -1 for what the kubelet does
+	By    int // index of the last applied rule, -1 for the kubelet's facts
 }
 
-// chained returns p with rules that explain what its predictions say: a rule explains a
-// difference if the last prediction is what ours does, and no later rule changed that
+// chained returns p with rules that explain differences by the predictions: a rule explains a
+// difference in a fact if the last prediction equals our value and no later rule changed the
 // fact.
 func (p Peer[W]) chained() Peer[W] {
 	if p.Predict == nil {
@@ -26,7 +26,7 @@ func (p Peer[W]) chained() Peer[W] {
 	return p
 }
 
-// lastChange returns the rule that last changed a fact, -1 if none did.
+// lastChange returns the rule that last changed a fact, or -1 if no rule did.
 func lastChange(p []Prediction, fact string) int {
 	for i := len(p) - 1; i > 0; i-- {
 		if p[i].Facts[fact] != p[i-1].Facts[fact] {

@@ -2,14 +2,13 @@ package judge
 
 import "math/rand/v2"
 
-// A Draw makes the choices of one scenario. The same seed gives the same choices.
-// A Draw keeps what it chose, so that a scenario can be reduced by editing its
-// choices: each choice has a simplest value, 0, and a reduced scenario has more of
-// those. Use a Draw for every choice, in an order that depends on earlier choices
-// only. It is not safe for concurrent use.
+// A Draw makes the choices of one scenario. The same seed gives the same choices. A Draw
+// records its choices, so that a scenario can be reduced by editing them: the simplest value
+// of each choice is 0, and a reduced scenario has more zeros. Use a Draw for every choice, in
+// an order that depends on earlier choices only. It is not safe for concurrent use.
 type Draw struct {
 	random *rand.PCG
-	given  []uint64 // choices to repeat; 0 behind the last
+	given  []uint64 // choices to repeat; all further choices are 0
 	made   []uint64
 }
 
@@ -38,13 +37,14 @@ func (d *Draw) Int(n int) int {
 // Between returns a number from low to high. The simplest is low.
 func (d *Draw) Between(low, high int) int { return low + d.Int(high-low+1) }
 
-// Chance returns true in percent of 100 cases. The simplest value is false.
+// Chance returns true in the given percentage of cases. The simplest value is false.
 func (d *Draw) Chance(percent int) bool { return d.Int(100) >= 100-percent }
 
 // Pick returns one of the choices. The first is the simplest.
 func Pick[T any](d *Draw, choices ...T) T { return choices[d.Int(len(choices))] }
 
-// Maybe returns a pointer to what draw makes in percent of 100 cases, else nil.
+// Maybe returns a pointer to the result of draw in the given percentage of cases, otherwise
+// nil.
 func Maybe[T any](d *Draw, percent int, draw func() T) *T {
 	if !d.Chance(percent) {
 		return nil
@@ -53,7 +53,7 @@ func Maybe[T any](d *Draw, percent int, draw func() T) *T {
 	return &v
 }
 
-// Shuffle puts a slice into a random order.
+// Shuffle randomizes the order of a slice.
 func Shuffle[T any](d *Draw, s []T) {
 	for i := range s {
 		j := i + d.Int(len(s)-i)

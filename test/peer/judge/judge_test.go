@@ -11,7 +11,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// sum is a toy: both sides add up numbers, and ours counts a number above 90 twice.
+// sum is a trivial peer: both sides add up numbers, and our side counts a number above 90
+// twice.
 func sum() judge.Peer[[]int] {
 	play := func(twice int) func(*testing.T, []int) []judge.Facts {
 		return func(_ *testing.T, numbers []int) (all []judge.Facts) {

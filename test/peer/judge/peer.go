@@ -7,49 +7,49 @@ import (
 	"testing"
 )
 
-// Facts are what one side did and reported in one step, by name. A missing name
-// and an empty value are the same. Names are paths such as "pod a/condition Ready":
-// digits in them count an object and do not make another kind of difference.
+// Facts are the actions and reports of one side in one step, by name. A missing name and an
+// empty value are the same. Names are paths such as "pod a/condition Ready". Digits in a name
+// count objects: two names that differ only in digits are the same kind of difference.
 type Facts map[string]string
 
-// A Class says why a difference exists.
+// A Class is the reason for which a difference exists.
 type Class string
 
 // The classes of rules.
 const (
-	Deliberate     Class = "deliberate"      // ours differs on purpose
-	KubeletDefect  Class = "kubelet defect"  // ours does not repeat a defect of the kubelet
-	ArbitraryOrder Class = "arbitrary order" // the kubelet's own result depends on chance
+	Deliberate     Class = "deliberate"      // our manager differs on purpose
+	KubeletDefect  Class = "kubelet defect"  // our manager does not have a defect of the kubelet
+	ArbitraryOrder Class = "arbitrary order" // the kubelet's own result is random
 )
 
 // A Rule explains one kind of difference.
 type Rule[W any] struct {
 	Name  string // short and unique in the peer, such as "pods without figures"
 	Class Class
-	// Sentence says what the kubelet does and what ours does. It stands word for word in
-	// Doc.
+	// Sentence describes the behaviour of the kubelet and ours. Doc contains it word for
+	// word.
 	Sentence string
 	Doc      string // the doc.go that users read, such as "eviction/doc.go"
 	Explains func(Scene[W]) bool
-	// Ends is set where the two sides act on different states from here on. The
-	// rest of the scenario is not compared.
+	// Ends is set if the two sides act on different states from this step on. The rest of the
+	// scenario is not compared.
 	Ends bool
 }
 
-// A Scene is one difference: what a rule decides about.
+// A Scene is one difference, the input of a rule.
 type Scene[W any] struct {
-	World W // as the kubelet's side left it
+	World W // after the kubelet's side has played it
 	Step  int
 	Fact  string
 
 	Kubelet, Ours           string  // the two values
-	KubeletFacts, OursFacts []Facts // of this step and those before
+	KubeletFacts, OursFacts []Facts // of this step and all earlier steps
 }
 
 // A Peer is one comparison of a manager with the kubelet's package.
 type Peer[W any] struct {
-	// Name is that of the manager's package, with a part where a manager has
-	// several peers: "prober/http".
+	// Name is the name of the manager's package, with a suffix if a manager has several
+	// peers: "prober/http".
 	Name string
 	// World makes a scenario. It is called once for each side.
 	World func(*Draw) W
@@ -57,20 +57,20 @@ type Peer[W any] struct {
 	// modify the world. They must not share state, and must not read the real clock.
 	Kubelet, Ours func(*testing.T, W) []Facts
 	Rules         []Rule[W]
-	// Predict is for differences that overlap; without it each of Rules explains what it
-	// can. It turns what the kubelet does in a step into what ours must do: its first
-	// prediction is what the kubelet does, and each one after it has one more rule
-	// applied, such as by asking the kubelet again in a world that is a little different.
-	// The rules need no Explains then, and a fact in which both sides agree is a
-	// difference if the last prediction is another. Predict is called often, and should
-	// remember what it returned.
+	// Predict is for overlapping differences. If it is nil, each of Rules explains
+	// differences independently. Predict returns the facts that our side must have in a step,
+	// rule by rule: the first prediction is the kubelet's facts, and each further prediction
+	// applies one more rule, for example by running the kubelet in a slightly changed world.
+	// With Predict, the rules need no Explains. A fact in which both sides agree is a
+	// difference if the last prediction has another value. Predict is called often, and
+	// should cache its results.
 	Predict func(Scene[W]) []Prediction
-	// Scenarios is how many seeds each run plays, from 1.
+	// Scenarios is the number of seeds that each run plays, from seed 1.
 	Scenarios int
 }
 
-// A difference is a fact that the two sides do not share, and the rule that
-// explains it, if one does.
+// A difference is a fact with different values on the two sides, and the rule that explains
+// it, if any.
 type difference struct {
 	step          int
 	fact          string
@@ -88,8 +88,8 @@ type trial[W any] struct {
 	facts       int
 }
 
-// try plays one scenario and compares it step by step. It stops after the first
-// step with an unexplained difference, or with a rule that ends the scenario.
+// try plays one scenario and compares its steps. It stops after the first step with an
+// unexplained difference, or with a rule that ends the scenario.
 func (p Peer[W]) try(t *testing.T, draw func() *Draw) trial[W] {
 	t.Helper()
 	world := p.World(draw())
@@ -100,7 +100,7 @@ func (p Peer[W]) try(t *testing.T, draw func() *Draw) trial[W] {
 		tr.facts += len(kubelet)
 		stop := false
 		must := p.must(tr, step, ours)
-		for _, fact := range names(kubelet, ours) {
+		for _, fact := range names(kubelet, ours, must) {
 			d := difference{step: step, fact: fact, kubelet: kubelet[fact], ours: ours[fact], rule: -1}
 			switch {
 			case d.kubelet != d.ours:
@@ -132,7 +132,8 @@ func (tr trial[W]) scene(d difference) Scene[W] {
 	}
 }
 
-// must returns what ours must be in a step by the predictions; without any, what it is.
+// must returns the facts that our side must have in a step according to the predictions.
+// Without predictions it returns our facts.
 func (p Peer[W]) must(tr trial[W], step int, ours Facts) Facts {
 	if p.Predict == nil || step >= len(tr.kubelet) {
 		return ours
@@ -141,8 +142,8 @@ func (p Peer[W]) must(tr trial[W], step int, ours Facts) Facts {
 	return at([]Facts{all[len(all)-1].Facts}, 0)
 }
 
-// at returns the facts of a step. A side that stopped early has none; the fact
-// "step" makes that a difference even where the other side reports nothing.
+// at returns the facts of a step. A side that stopped earlier returns no facts; the fact
+// "step" makes that a difference even if the other side reports nothing.
 func at(all []Facts, step int) Facts {
 	if step >= len(all) {
 		return nil
@@ -155,12 +156,12 @@ func at(all []Facts, step int) Facts {
 	return f
 }
 
-func names(a, b Facts) []string {
-	all := maps.Clone(a)
-	if all == nil {
-		all = Facts{}
+// names returns the names of all facts in the arguments.
+func names(given ...Facts) []string {
+	all := Facts{}
+	for _, f := range given {
+		maps.Copy(all, f)
 	}
-	maps.Copy(all, b)
 	return slices.Sorted(maps.Keys(all))
 }
 

@@ -15,21 +15,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Record is what the repository keeps of a peer, in testdata/NAME.json: its
-// rules with their seeds, and the figures of the last long run.
+// A Record is the content of testdata/NAME.json for a peer: its rules with their seeds, and
+// the figures of the last long run.
 type Record struct {
 	Name string
-	// Generator is a checksum of the choices of the first seeds. Figures of another
-	// generator are about other scenarios and do not count.
+	// Generator is a checksum of the choices of the first seeds. The figures are only valid
+	// for the generator with this checksum.
 	Generator uint32
-	// Scenarios, Steps and Facts count what the long run compared: the seeds from
-	// 1 to Scenarios.
+	// Scenarios, Steps and Facts count the comparisons of the long run, over the seeds from 1
+	// to Scenarios.
 	Scenarios, Steps, Facts int
 	Rules                   []RecordedRule
 }
 
-// A RecordedRule is a rule, a seed on which it fires, and the first difference
-// that it explains there.
+// A RecordedRule is a rule, a seed on which it fires, and the first difference that it
+// explains with this seed.
 type RecordedRule struct {
 	Name          string
 	Class         Class
@@ -41,15 +41,15 @@ type RecordedRule struct {
 	Differences   int // in the long run
 }
 
-// searchFor is how long a run with PEER_RECORD plays more seeds for rules that
-// have not fired yet.
+// searchFor is how long a run with PEER_RECORD plays more seeds if some rules have not fired
+// yet.
 const searchFor = 5 * time.Minute
 
 func recordPath(name string) string {
 	return filepath.Join("testdata", strings.ReplaceAll(name, "/", "-")+".json")
 }
 
-// ReadRecord reads a record. A record that does not exist is an empty one.
+// ReadRecord reads a record. If the file does not exist, the record is empty.
 func ReadRecord(path string) (r Record, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,12 +67,12 @@ func (r Record) write(t *testing.T) {
 	require.NoError(t, err)
 	path := recordPath(r.Name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	// A long run can be stopped at any time.
+	// The file is replaced atomically, because a long run can be stopped at any time.
 	require.NoError(t, os.WriteFile(path+".new", append(data, '\n'), 0o644))
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// rule returns what is recorded of a rule.
+// rule returns the recorded rule with a name.
 func (r Record) rule(name string) RecordedRule {
 	for _, rule := range r.Rules {
 		if rule.Name == name {
@@ -82,8 +82,8 @@ func (r Record) rule(name string) RecordedRule {
 	return RecordedRule{}
 }
 
-// recorded returns a rule for a record, with a seed on which it fires: the one
-// recorded before if it still does, else the first of this run.
+// recorded returns a rule for a record, with a seed on which it fires: the previously
+// recorded seed if the rule still fires on it, otherwise the first one of this run.
 func (p Peer[W]) recorded(t *testing.T, i int, old Record, s seen) RecordedRule {
 	t.Helper()
 	r := p.Rules[i]
@@ -100,7 +100,7 @@ func (p Peer[W]) recorded(t *testing.T, i int, old Record, s seen) RecordedRule 
 		now.Seed, d, fires = s.seed, s.example, true
 	}
 	if !fires {
-		t.Errorf("rule %q fires on no seed that was played", r.Name)
+		t.Errorf("rule %q fires on none of the seeds played", r.Name)
 	}
 	now.Fact, now.Kubelet, now.Ours = d.fact, clip(d.kubelet), clip(d.ours)
 	return now
@@ -117,7 +117,7 @@ func (p Peer[W]) generator() uint32 {
 	return sum.Sum32()
 }
 
-// clip shortens a value for the tables that people read.
+// clip shortens a value for the tables on the page.
 func clip(s string) string {
 	const most = 200
 	if len(s) <= most {
@@ -126,8 +126,8 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// chances is how often a seed is played until a rule about an arbitrary order has
-// fired: the kubelet may happen to have our order.
+// chances is how often a seed is played until a rule about an arbitrary order fires: the
+// kubelet may produce our order by chance.
 const chances = 200
 
 // firesOn returns the first difference that rule i explains with a seed.
@@ -150,7 +150,7 @@ func (p Peer[W]) firesOn(t *testing.T, i int, seed uint64) (difference, bool) {
 	return difference{}, false
 }
 
-// writeRecord writes the record after a run, and keeps the long run's figures.
+// writeRecord writes the record after a run, with the figures of the last long run.
 func (p Peer[W]) writeRecord(t *testing.T, c *count) {
 	t.Helper()
 	old, err := ReadRecord(recordPath(p.Name))
@@ -189,27 +189,27 @@ func (p Peer[W]) search(t *testing.T, old Record, c *count) {
 	}
 }
 
-// checkRecord checks that the record has the rules of the code, that each fires on
-// its seed, and that users find its sentence.
+// checkRecord checks that the record has the rules of the code, that each rule fires on its
+// seed, and that its sentence is in the documentation.
 func (p Peer[W]) checkRecord(t *testing.T) {
 	t.Helper()
 	r, err := ReadRecord(recordPath(p.Name))
 	require.NoError(t, err)
-	require.Len(t, r.Rules, len(p.Rules), "the record has other rules than the code: make peer-record")
-	require.Equal(t, p.generator(), r.Generator, "the record is of another generator: make peer-record")
+	require.Len(t, r.Rules, len(p.Rules), "the rules in the record and in the code differ: run make peer-record")
+	require.Equal(t, p.generator(), r.Generator, "the record belongs to another generator of worlds: run make peer-record")
 	for i, rule := range p.Rules {
 		have := r.Rules[i]
 		want := RecordedRule{Name: rule.Name, Class: rule.Class, Sentence: rule.Sentence, Doc: rule.Doc}
 		have.Seed, have.Fact, have.Kubelet, have.Ours, have.Differences = 0, "", "", "", 0
-		require.Equal(t, want, have, "the record differs from the code: make peer-record")
+		require.Equal(t, want, have, "the record differs from the code: run make peer-record")
 		if _, fires := p.firesOn(t, i, r.Rules[i].Seed); !fires {
-			t.Errorf("rule %q no longer fires on its seed %d: make peer-record, or delete the rule", rule.Name, r.Rules[i].Seed)
+			t.Errorf("rule %q no longer fires on its seed %d: run make peer-record, or delete the rule", rule.Name, r.Rules[i].Seed)
 		}
 		checkSentence(t, rule.Name, have)
 	}
 }
 
-// checkSentence checks that a rule's sentence stands where users look for it.
+// checkSentence checks that the documentation contains a rule's sentence.
 func checkSentence(t *testing.T, name string, r RecordedRule) {
 	t.Helper()
 	require.Contains(t, []Class{Deliberate, KubeletDefect, ArbitraryOrder}, r.Class, "rule %q", name)
@@ -217,7 +217,7 @@ func checkSentence(t *testing.T, name string, r RecordedRule) {
 	require.NoError(t, err, "rule %q", name)
 	require.NotEmpty(t, r.Sentence, "rule %q", name)
 	if !strings.Contains(words(string(data)), words(r.Sentence)) {
-		t.Errorf("rule %q: its sentence does not stand in %s: %s", name, r.Doc, r.Sentence)
+		t.Errorf("the sentence of rule %q is missing in %s: %s", name, r.Doc, r.Sentence)
 	}
 }
 
@@ -230,27 +230,27 @@ func words(text string) string {
 	return strings.Join(all, " ")
 }
 
-// moduleRoot returns the folder of the root module: the one above test/peer.
+// moduleRoot returns the directory of the root module, the parent of test/peer.
 func moduleRoot(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	require.NoError(t, err)
 	for filepath.Base(dir) != "peer" || filepath.Base(filepath.Dir(dir)) != "test" {
-		require.NotEqual(t, dir, filepath.Dir(dir), "not below test/peer")
+		require.NotEqual(t, dir, filepath.Dir(dir), "the working directory is not below test/peer")
 		dir = filepath.Dir(dir)
 	}
 	return filepath.Dir(filepath.Dir(dir))
 }
 
-// playLong plays the seeds from 1 to last and writes the figures into the record
-// after each thousand, so that it can be stopped and continued.
+// playLong plays the seeds from 1 to last. It writes the figures into the record after each
+// thousand seeds, so that the run can be stopped and continued.
 func (p Peer[W]) playLong(t *testing.T, last uint64) {
 	t.Helper()
 	began := time.Now()
 	r, err := ReadRecord(recordPath(p.Name))
 	require.NoError(t, err)
-	require.Len(t, r.Rules, len(p.Rules), "the record has other rules than the code: make peer-record")
-	require.Equal(t, p.generator(), r.Generator, "the record is of another generator: make peer-record")
+	require.Len(t, r.Rules, len(p.Rules), "the rules in the record and in the code differ: run make peer-record")
+	require.Equal(t, p.generator(), r.Generator, "the record belongs to another generator of worlds: run make peer-record")
 	for uint64(r.Scenarios) < last && !t.Failed() {
 		c := newCount(p)
 		for range min(1000, last-uint64(r.Scenarios)) {
@@ -265,5 +265,5 @@ func (p Peer[W]) playLong(t *testing.T, last uint64) {
 		}
 		r.write(t)
 	}
-	t.Logf("%s: %d scenarios, %d steps, %d facts compared by now; this run took %s", p.Name, r.Scenarios, r.Steps, r.Facts, time.Since(began).Round(time.Second))
+	t.Logf("%s: compared %d scenarios, %d steps, %d facts so far; this run took %s", p.Name, r.Scenarios, r.Steps, r.Facts, time.Since(began).Round(time.Second))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Run plays the scenarios of a peer and fails t on a difference that no rule
-// explains. It also checks the peer's record: see the package's documentation.
+// Run plays the scenarios of a peer and fails t on a difference that no rule explains. It
+// also checks the peer's record: see the package documentation.
 func Run[W any](t *testing.T, p Peer[W]) {
 	t.Helper()
 	p = p.chained()
@@ -47,7 +47,7 @@ func Run[W any](t *testing.T, p Peer[W]) {
 	}
 }
 
-// An environment is what the PEER_ variables ask for.
+// An environment is the values of the PEER_ variables.
 type environment struct {
 	seed           *uint64
 	from, n, long  uint64
@@ -64,7 +64,7 @@ func readEnvironment(t *testing.T) (env environment) {
 			return 0
 		}
 		v, err := strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err, "%s is no number", name)
+		require.NoError(t, err, "%s is not a number", name)
 		return v
 	}
 	if os.Getenv("PEER_SEED") != "" {
@@ -74,7 +74,7 @@ func readEnvironment(t *testing.T) (env environment) {
 	if text := os.Getenv("PEER_FRESH"); text != "" {
 		var err error
 		env.fresh, err = time.ParseDuration(text)
-		require.NoError(t, err, "PEER_FRESH is no duration")
+		require.NoError(t, err, "PEER_FRESH is not a duration")
 	}
 	env.survey, env.record = os.Getenv("PEER_SURVEY") != "", os.Getenv("PEER_RECORD") != ""
 	env.mutant = os.Getenv("PEER_MUTANT") != ""
@@ -93,11 +93,11 @@ func (p Peer[W]) play(t *testing.T, env environment, c *count) {
 	}
 }
 
-// playFresh plays other seeds for a while: any of those that the last long run has
-// played. A change of ours that breaks one of them is found sooner or later, and no
-// build fails for a scenario that nobody has seen. New ones are for long runs. So are
-// those whose course depends on the order of goroutines: a build fails for a seed only
-// if it differs each time that it is played.
+// playFresh plays random seeds for a while, out of the seeds that the last long run has
+// played. In this way, a change of ours that breaks one of them is found sooner or later, and
+// no build fails because of a scenario that was never played before; new seeds are for long
+// runs. Some scenarios depend on the order of goroutines. A build fails for a seed only if
+// the difference occurs each time that the seed is played.
 func (p Peer[W]) playFresh(t *testing.T, env environment, c *count) {
 	t.Helper()
 	r, err := ReadRecord(recordPath(p.Name))
@@ -107,7 +107,7 @@ func (p Peer[W]) playFresh(t *testing.T, env environment, c *count) {
 		once := func() trial[W] { return p.try(t, func() *Draw { return newDraw(seed) }) }
 		tr := once()
 		if d, found := tr.unexplained(); found {
-			t.Logf("seed %d differs by chance or by a defect: step %d, %s: kubelet %q, ours %q", seed, d.step, d.fact, d.kubelet, d.ours)
+			t.Logf("seed %d differed once, by chance or because of a race: step %d, %s: kubelet %q, ours %q", seed, d.step, d.fact, d.kubelet, d.ours)
 			tr = once()
 		}
 		if _, found := tr.unexplained(); found {
@@ -118,7 +118,7 @@ func (p Peer[W]) playFresh(t *testing.T, env environment, c *count) {
 	}
 }
 
-// judge plays one seed. Without survey, it fails t on an unexplained difference.
+// judge plays one seed. Unless survey is set, it fails t on an unexplained difference.
 func (p Peer[W]) judge(t *testing.T, seed uint64, c *count, survey bool) {
 	t.Helper()
 	draw := newDraw(seed)
@@ -133,10 +133,10 @@ func (p Peer[W]) judge(t *testing.T, seed uint64, c *count, survey bool) {
 	}
 	choices := p.reduce(t, draw.made, d.kind())
 	small := p.try(t, func() *Draw { return replay(choices) })
-	t.Errorf("no rule explains a difference; repeat it with PEER_SEED=%d\nthe smallest scenario found that has it:\n%s", seed, small.text(p.Rules))
+	t.Errorf("no rule explains a difference; to repeat it: PEER_SEED=%d\nthe smallest scenario with this difference:\n%s", seed, small.text(p.Rules))
 }
 
-// show prints one scenario as it was drawn.
+// show prints one scenario without reducing it.
 func (p Peer[W]) show(t *testing.T, seed uint64) {
 	t.Helper()
 	tr := p.try(t, func() *Draw { return newDraw(seed) })
@@ -182,14 +182,14 @@ func describe(world any) string {
 	return string(text)
 }
 
-// A count is what a run has seen.
+// A count is the statistics of a run.
 type count struct {
 	scenarios, steps, facts int
 	rules                   []seen
 	kinds                   map[string]*seen // unexplained differences
 }
 
-// seen is how often something was seen, and the first time.
+// seen is how often something occurred, and its first occurrence.
 type seen struct {
 	differences int
 	seed        uint64
@@ -225,7 +225,7 @@ func countTrial[W any](c *count, seed uint64, tr trial[W]) {
 	}
 }
 
-// line is one line about a run.
+// line returns a summary of a run in one line.
 func (c *count) line(name string, took time.Duration) string {
 	explained := 0
 	for _, r := range c.rules {
@@ -245,7 +245,7 @@ func (c *count) report(t *testing.T) {
 		return c.kinds[b].differences - c.kinds[a].differences
 	}) {
 		k := c.kinds[kind]
-		t.Errorf("%d times without a rule: %s; first with PEER_SEED=%d, step %d:\n    kubelet %s\n    ours    %s",
+		t.Errorf("%d differences without a rule: %s; first with PEER_SEED=%d, step %d:\n    kubelet %s\n    ours    %s",
 			k.differences, kind, k.seed, k.example.step, k.example.kubelet, k.example.ours)
 	}
 }

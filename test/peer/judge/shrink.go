@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// shrinkAttempts bounds how many scenarios a reduction plays.
+// shrinkAttempts is the maximum number of scenarios that a reduction plays.
 const shrinkAttempts = 3000
 
-// kind returns what a difference is about: its fact without numbers.
+// kind returns the kind of a difference: the name of its fact without numbers.
 func (d difference) kind() string {
 	return regexp.MustCompile(`[0-9]+`).ReplaceAllString(d.fact, "#")
 }
 
-// reduce returns the simplest choices it can find that still lead to an
-// unexplained difference of the same kind.
+// reduce returns the simplest choices it finds that still lead to an unexplained difference
+// of the same kind.
 func (p Peer[W]) reduce(t *testing.T, choices []uint64, kind string) []uint64 {
 	t.Helper()
 	attempts := 0

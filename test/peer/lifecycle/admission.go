@@ -25,22 +25,22 @@ var (
 	errKill = errors.New("cannot be ended")
 )
 
-// noNode is what our handler says of a config that lacks its only required field.
+// noNode is the error of our handler for a config without its only required field.
 const noNode = "lifecycle: invalid node handler config: field Node is required"
 
-// A side is what one side has of a world: the pods that it admitted, and what it did
-// in the current step.
+// A side is one side's state of a world: the pods that it admitted, and its actions in the
+// current step.
 type side struct {
 	w       *world
 	pods    []*corev1.Pod
 	fetched int
 	victims []string
 	events  []string
-	told    []string // what came of each victim
+	told    []string // result of each kill
 	pod     *corev1.Pod
 }
 
-// play admits all pods in turn.
+// play admits all pods in order.
 func (s *side) play(admit func(pod *corev1.Pod) (bool, string, string)) (all []judge.Facts) {
 	for _, pod := range s.w.Pods {
 		s.fetched, s.victims, s.events, s.told, s.pod = 0, nil, nil, nil, pod
@@ -83,7 +83,7 @@ func (s *side) fresh() (*corev1.Node, error) {
 	return s.w.Fresh, nil
 }
 
-// silent leaves out the error of a lookup where the world says so.
+// silent removes the error of a failed lookup if the world demands it.
 func (s *side) silent(n *corev1.Node, err error) (*corev1.Node, error) {
 	if s.w.Silent {
 		return n, nil
@@ -91,7 +91,7 @@ func (s *side) silent(n *corev1.Node, err error) (*corev1.Node, error) {
 	return n, err
 }
 
-// kill ends a victim, which then leaves the node.
+// kill kills a victim, which then leaves the node.
 func (s *side) kill(victim string) error {
 	s.victims = append(s.victims, victim)
 	if s.w.CannotEnd[victim] {
@@ -111,7 +111,7 @@ func (s *side) Eventf(object apiruntime.Object, eventtype, reason, messageFmt st
 	s.events = append(s.events, fmt.Sprintf("%s %s %s: %s", pod.GetName(), eventtype, reason, fmt.Sprintf(messageFmt, args...)))
 }
 
-// A recorder makes an event recorder of a side.
+// A recorder is an event recorder that writes to a side.
 type recorder struct {
 	record.EventRecorder
 	*side
@@ -134,7 +134,8 @@ func admitKubelet(_ *testing.T, w *world) []judge.Facts {
 	return all
 }
 
-// kubeletFits says why a pod cannot be on a node by its labels and name.
+// kubeletFits returns the reason for which the kubelet does not run a pod on a node with
+// these labels and this name.
 func kubeletFits(pod *corev1.Pod, n *corev1.Node) string {
 	if n == nil {
 		return ""
@@ -149,7 +150,7 @@ func kubeletFits(pod *corev1.Pod, n *corev1.Node) string {
 	return ""
 }
 
-// ourFits is the same in ours.
+// ourFits is kubeletFits for our package.
 func ourFits(pod *corev1.Pod, n *corev1.Node) string {
 	if n == nil {
 		return ""
@@ -160,7 +161,7 @@ func ourFits(pod *corev1.Pod, n *corev1.Node) string {
 	return ""
 }
 
-// admitVariant lets the kubelet's package admit a side's pods.
+// admitVariant runs the admission of a side's pods with the kubelet's package.
 func admitVariant(s *side, v variant) []judge.Facts {
 	candidates := func() []*corev1.Pod {
 		pods := slices.Clone(s.pods)
@@ -209,13 +210,13 @@ func admitOurs(t *testing.T, w *world) []judge.Facts {
 		Allocated: func(pod *corev1.Pod) bool { return w.Settled[pod.Name] },
 		Preempt:   func(_ context.Context, victim *corev1.Pod) error { return s.kill(victim.Name) },
 		Events:    s,
-		Observer:  lifecycle.NodeObserver{Preempted: s.tell},
+		Observer:  lifecycle.NodeObserver{Preempted: func(p lifecycle.Preemption) { s.tell(p.Preemptor, p.Victim, p.Err) }},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lifecycle.NewNodeHandler(lifecycle.NodeConfig{}); err == nil || err.Error() != noNode {
-		t.Fatalf("a config without a node: %v", err)
+		t.Fatalf("error for a config without a node: %v", err)
 	}
 	all := s.play(func(pod *corev1.Pod) (bool, string, string) {
 		others := slices.Clone(s.pods)

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
-	_ "k8s.io/kubernetes/pkg/kubelet" // so that the linker has the functions below
+	_ "k8s.io/kubernetes/pkg/kubelet" // the linker must include the functions below
 	kubeletlifecycle "k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/utils/clock"
@@ -33,19 +33,19 @@ func shouldSync(handler unsafe.Pointer, pod *corev1.Pod) bool
 //go:linkname shouldEvict k8s.io/kubernetes/pkg/kubelet.(*activeDeadlineHandler).ShouldEvict
 func shouldEvict(handler unsafe.Pointer, pod *corev1.Pod) kubeletlifecycle.ShouldEvictResponse
 
-// A deadlineWorld is a pod, and what an agent knows of it over time.
+// A deadlineWorld is a pod, and the agent's knowledge of it over time.
 type deadlineWorld struct {
 	Pod   *corev1.Pod
 	Steps []deadlineStep
 }
 
-// A deadlineStep is a look at the pod. What it changes stays.
+// A deadlineStep is one check of the pod. Its changes also apply to later steps.
 type deadlineStep struct {
-	After time.Duration // since the step before; the clock may be set back
-	// Known is set where the agent has reported a status, with this start time.
+	After time.Duration // since the previous step; negative if the clock is set back
+	// Known is set if the agent has reported a status with this start time.
 	Known bool
 	Start *metav1.Time
-	// Limit is the pod's activeDeadlineSeconds, which may be set and lowered later.
+	// Limit is the pod's activeDeadlineSeconds, which may be set or lowered later.
 	Limit *int64
 }
 
@@ -72,7 +72,7 @@ func drawDeadlineWorld(d *judge.Draw) *deadlineWorld {
 
 func deadlineBegin() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) }
 
-// A deadlineAgent is what either side asks: the status that was reported, and the time.
+// A deadlineAgent provides the reported status and the time to both sides.
 type deadlineAgent struct {
 	kubeletstatus.PodStatusProvider
 
@@ -87,7 +87,7 @@ func (a *deadlineAgent) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	return corev1.PodStatus{StartTime: a.step.Start}, true
 }
 
-// play has a side look at the pod in each step.
+// play runs look for the pod in each step.
 func (w *deadlineWorld) play(look func(*deadlineAgent, *corev1.Pod) judge.Facts) (all []judge.Facts) {
 	a := &deadlineAgent{clock: testingclock.NewFakeClock(deadlineBegin())}
 	for i := range w.Steps {
@@ -110,12 +110,12 @@ func playDeadlineKubelet(t *testing.T, w *deadlineWorld) []judge.Facts {
 		if len(events.Events) > 0 {
 			f["event"] = <-events.Events
 		}
-		if due, ok := a.due(pod); ok { // a fact only if the kubelet agrees
+		if due, ok := a.due(pod); ok { // recorded only if the kubelet confirms it
 			now := a.clock.Now()
 			a.clock.SetTime(due.Add(-1))
 			before := shouldSync(handler, pod)
 			a.clock.SetTime(due)
-			require.True(t, !before && shouldSync(handler, pod), "the kubelet does not end the pod at %v", due)
+			require.True(t, !before && shouldSync(handler, pod), "the kubelet's deadline of the pod is not %v", due)
 			a.clock.SetTime(now)
 			f["due"] = due.String()
 		}
@@ -123,7 +123,7 @@ func playDeadlineKubelet(t *testing.T, w *deadlineWorld) []judge.Facts {
 	})
 }
 
-// due returns when the pod's time ought to be over, if it has a limit and has started.
+// due returns the end of the pod's active deadline, if it has one and has started.
 func (a *deadlineAgent) due(pod *corev1.Pod) (time.Time, bool) {
 	start := pod.Status.StartTime
 	if a.step.Known {

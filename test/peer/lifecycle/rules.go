@@ -15,8 +15,8 @@ import (
 
 const doc = "lifecycle/doc.go"
 
-// admissionRules compute our value by giving the kubelet's package a changed world:
-// a rule's cause is what had to be changed.
+// admissionRules compute our value by running the kubelet's package in a changed world: the
+// cause of a difference is the necessary change.
 func admissionRules() []judge.Rule[*world] {
 	cause := func(name string, class judge.Class, sentence string, v variant) judge.Rule[*world] {
 		return judge.Rule[*world]{Name: name, Class: class, Sentence: sentence, Doc: doc, Ends: true, Explains: func(s judge.Scene[*world]) bool { return v.explains(s) }}
@@ -43,25 +43,25 @@ func admissionRules() []judge.Rule[*world] {
 	}
 }
 
-// A variant is a way to change a world so that the kubelet decides as ours does.
+// A variant is a way to change a world so that the kubelet decides as our package does.
 type variant struct {
-	defaulted bool // fill in missing requests
-	held      bool // preemption sees pods that request what they hold
-	pruned    bool // victims that are not needed stay
+	defaulted bool // set missing requests
+	held      bool // preemption counts the allocated resources of pods as their requests
+	pruned    bool // unnecessary victims are not killed
 	spared    []string
-	excluded  bool // spared pods are no candidates, so that others have to go instead
-	known     bool // the node has all extended resources that the fetched one has
-	settled   bool // pods that were admitted before go anywhere
-	capped    bool // no amount wraps around
+	excluded  bool // protected pods are no candidates, so that other pods are killed instead
+	known     bool // the node has all extended resources of the fetched node
+	settled   bool // pods that were admitted before fit on every node
+	capped    bool // no amount overflows
 }
 
-// all returns the variant with everything that ours does differently.
+// all returns the variant with all our differences.
 func (v variant) all() variant {
 	return variant{defaulted: true, held: true, pruned: v.pruned, known: true, settled: true, capped: true}
 }
 
-// explains reports whether the kubelet does what ours did in the changed world. The
-// changes of other rules may be needed too, but without this one they do not suffice.
+// explains reports whether the kubelet has our result in the changed world. The changes of
+// other rules may also be necessary, but they must not suffice without this one.
 func (v variant) explains(s judge.Scene[*world]) bool {
 	if v.decides(s) {
 		return true
@@ -92,7 +92,7 @@ func (v variant) decides(s judge.Scene[*world]) bool {
 	return value == s.Ours
 }
 
-// replay lets the kubelet admit the step's pod in the changed world.
+// replay runs the kubelet's admission of the step's pod in the changed world.
 func (v variant) replay(s judge.Scene[*world]) judge.Facts {
 	w := &world{Node: s.World.Node.DeepCopy(), Fresh: s.World.Fresh.DeepCopy(), CannotEnd: s.World.CannotEnd, NoFresh: s.World.NoFresh}
 	if v.known && s.KubeletFacts[s.Step]["fetched"] == "1" && w.Fresh != nil {
@@ -144,8 +144,8 @@ func (v variant) replay(s judge.Scene[*world]) judge.Facts {
 
 func (v variant) spares(victim string) bool { return slices.Contains(v.spared, victim) }
 
-// notNeeded returns the victims of each class, the dearest first, without which the
-// others, with all pods of cheaper classes, are enough.
+// notNeeded returns the victims of each class, the most expensive first, that are unnecessary
+// if the other victims and all pods of cheaper classes are killed.
 func notNeeded(pod *corev1.Pod, before []*corev1.Pod, n *corev1.Node, victims []string) (spared []string) {
 	needs, _ := lifecycle.Needs(lifecycle.FitsAll(pod, before, n))
 	var certain []*corev1.Pod
@@ -180,8 +180,7 @@ func byName(pods []*corev1.Pod, name string) *corev1.Pod {
 	return pods[slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Name == name })]
 }
 
-// sameNames returns allocatable with the extended resources that the fetched node has
-// and no others.
+// sameNames returns allocatable with exactly the extended resources of the fetched node.
 func sameNames(allocatable, fetched corev1.ResourceList) corev1.ResourceList {
 	all := maps.Clone(allocatable)
 	for _, name := range []corev1.ResourceName{knownExt, otherExt} {
@@ -208,7 +207,7 @@ func fillIn(pod *corev1.Pod) {
 	}
 }
 
-// flat returns pods that request what they hold, in one container.
+// flat returns pods with one container that requests their allocated resources.
 func flat(pods []*corev1.Pod) (all []*corev1.Pod) {
 	for _, pod := range pods {
 		one := pod.DeepCopy()
@@ -222,8 +221,8 @@ func flat(pods []*corev1.Pod) (all []*corev1.Pod) {
 	return all
 }
 
-// prune returns the chosen pods in their order without those that are not needed
-// beside the others.
+// prune returns the chosen pods, in order, without those that are unnecessary in addition to
+// the others.
 func prune(chosen, others []*corev1.Pod, needs []lifecycle.Need) []*corev1.Pod {
 	for i := 0; i < len(chosen); {
 		rest := slices.Delete(slices.Clone(chosen), i, i+1)
@@ -257,7 +256,7 @@ func covers(pods []*corev1.Pod, needs []lifecycle.Need) bool {
 	return true
 }
 
-// running returns the pods that the kubelet's node has before a step.
+// running returns the pods on the kubelet's node before a step.
 func running(s judge.Scene[*world]) (pods []*corev1.Pod) {
 	if s.Step == 0 {
 		return nil

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// large stands for an amount that is too large to be counted: it is more than
-// anything else in a world, in thousandths and in units.
+// large stands for an amount that overflows. It is larger than any other amount of a world,
+// in milli-units and in units.
 const large = 1 << 52
 
-// capPod replaces amounts that the scheduler cannot count.
+// capPod replaces amounts that overflow in the scheduler.
 func capPod(pod *corev1.Pod) {
 	for _, all := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range all {
@@ -35,8 +35,8 @@ func capList(list corev1.ResourceList) {
 	}
 }
 
-// sameAmounts reports whether two messages are the same but for the numbers that are
-// large in the one, and the largest possible, less what is there, in the other.
+// sameAmounts reports whether two messages are equal except for numbers that are large in
+// kubelet and the largest int64, less the used amount, in ours.
 func sameAmounts(kubelet, ours string) bool {
 	number := regexp.MustCompile(`[0-9]{12,}`)
 	theirs, mine := number.FindAllString(kubelet, -1), number.FindAllString(ours, -1)
@@ -51,7 +51,7 @@ func sameAmounts(kubelet, ours string) bool {
 	})
 }
 
-// goAnywhere lets a pod fit whatever labels and taints a node has.
+// goAnywhere makes a pod fit on a node with any labels and taints.
 func goAnywhere(pod *corev1.Pod) {
 	pod.Spec.NodeSelector, pod.Spec.Affinity = nil, nil
 	pod.Spec.Tolerations = append(slices.Clone(pod.Spec.Tolerations), corev1.Toleration{Operator: corev1.TolerationOpExists})

@@ -12,18 +12,19 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A world is a node and the pods that ask to be admitted, in this order.
+// A world is a node and the pods that ask for admission, in this order.
 type world struct {
-	Node, Fresh *corev1.Node // nil where the lookup fails
-	// NoFresh says that nobody can be asked for a newer node: the one that is known counts.
+	Node, Fresh *corev1.Node // nil if the lookup fails
+	// NoFresh is set if no newer node can be fetched: the known node counts.
 	NoFresh bool
-	// Silent says that a lookup that fails has no error. The kubelet's always has one.
+	// Silent is set if a failed lookup returns no error. The kubelet's lookup always returns
+	// one.
 	Silent    bool
 	Pods      []*corev1.Pod
 	CannotEnd map[string]bool // names of victims whose kill fails
-	// Settled are the names of pods that our node has admitted before.
+	// Settled is the set of names of pods that our node has admitted before.
 	Settled map[string]bool
-	// Gaps says that there are nil pods among the others. The kubelet's have none.
+	// Gaps is set if there are nil pods between the others. The kubelet has no nil pods.
 	Gaps bool
 }
 
@@ -47,7 +48,7 @@ func drawWorld(d *judge.Draw) *world {
 	if crowded {
 		most = 14
 	}
-	// Several of these that are too small have no order in the kubelet.
+	// The kubelet reports several insufficient resources of this kind in random order.
 	scalar := judge.Pick[corev1.ResourceName](d, knownExt, "hugepages-2Mi", "attachable-volumes-ebs", "kubernetes.io/batch-cpu", "requests.cpu/x", fromDRA)
 	bestEffort := false
 	for i := range d.Between(1, most) {
@@ -67,8 +68,8 @@ func drawWorld(d *judge.Draw) *world {
 	return w
 }
 
-// exceed makes one amount larger than what the scheduler can count: a request of one
-// pod, or what the node has.
+// exceed sets one amount that overflows in the scheduler: a request of a pod, or an
+// allocatable amount of the node.
 func (w *world) exceed(d *judge.Draw) {
 	name := judge.Pick(d, corev1.ResourceMemory, corev1.ResourceCPU, corev1.ResourceEphemeralStorage)
 	pod := w.Pods[d.Int(len(w.Pods))]
@@ -85,11 +86,11 @@ func (w *world) exceed(d *judge.Draw) {
 	}
 }
 
-// tooMuch is more than an int64 can hold.
+// tooMuch does not fit into an int64.
 const tooMuch = "20E"
 
-// crowd makes a node with many pods of which the last is critical and needs most of
-// the node, so that there are victims to choose.
+// crowd draws a node with many pods. The last pod is critical and needs most of the node, so
+// that admission must choose victims.
 func (w *world) crowd(d *judge.Draw) {
 	w.Node.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("110")
 	w.Node.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("4")
@@ -111,8 +112,8 @@ func (w *world) crowd(d *judge.Draw) {
 	}
 }
 
-// shape makes some pods hold much of one resource and little of another, so that the
-// one that comes closest to a need is not always needed in the end.
+// shape gives some pods much of one resource and little of another, so that the best match
+// for one resource can become unnecessary in the end.
 func shape(d *judge.Draw, pod *corev1.Pod, i int) {
 	cpu, memory := "1200m", int64(1200)
 	switch d.Int(6) {
@@ -161,8 +162,8 @@ func drawNode(d *judge.Draw) *corev1.Node {
 	return n
 }
 
-// drawPod draws a pod. Its memory is that of no other pod, so that preemption never
-// has to choose between equals.
+// drawPod draws a pod. Its memory differs from that of all other pods, so that preemption
+// never has to choose between equal pods.
 func drawPod(d *judge.Draw, i int, bestEffort bool, scalar corev1.ResourceName) *corev1.Pod {
 	name := "p" + strconv.Itoa(i)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{}, Annotations: map[string]string{}}}
@@ -174,7 +175,7 @@ func drawPod(d *judge.Draw, i int, bestEffort bool, scalar corev1.ResourceName) 
 		}
 		memory := resource.NewQuantity(int64(judge.Pick(d, 50, 150, 400, 900))<<20+int64(i+1)<<10, resource.BinarySI)
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = *memory
-		if d.Chance(40) { // as many as needed for Guaranteed pods
+		if d.Chance(40) { // the fields that make a pod Guaranteed
 			makeGuaranteed(pod)
 		}
 		for c := range d.Int(3) {
@@ -233,7 +234,8 @@ func drawContainer(d *judge.Draw, name string, scalar corev1.ResourceName) corev
 		if d.Chance(r.percent / 2) {
 			limit := resource.MustParse(judge.Pick(d, r.amounts...))
 			c.Resources.Limits[r.name] = limit
-			// The API fills in missing requests; a few pods come from elsewhere.
+			// The API server sets missing requests; a few pods do not come from the API
+			// server.
 			if _, ok := c.Resources.Requests[r.name]; !ok && !d.Chance(4) {
 				c.Resources.Requests[r.name] = limit
 			}
@@ -255,7 +257,7 @@ func drawPorts(d *judge.Draw) (ports []corev1.ContainerPort) {
 	return ports
 }
 
-// drawWhole draws overhead and resources of the whole pod.
+// drawWhole draws overhead and pod-level resources.
 func drawWhole(d *judge.Draw, pod *corev1.Pod) {
 	if d.Chance(10) {
 		pod.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("8Mi")}
@@ -265,7 +267,7 @@ func drawWhole(d *judge.Draw, pod *corev1.Pod) {
 	}
 }
 
-// drawPlacement draws what ties a pod to certain nodes.
+// drawPlacement draws fields that restrict a pod to certain nodes.
 func drawPlacement(d *judge.Draw, pod *corev1.Pod) {
 	pod.Spec.NodeName = judge.Pick(d, "", node, node, node, node, node, node, "node-b")
 	if d.Chance(15) {
@@ -311,7 +313,7 @@ func drawTerm(d *judge.Draw) (term corev1.NodeSelectorTerm) {
 	return term
 }
 
-// drawStatus draws what a pod's status says about its resources.
+// drawStatus draws the resources in a pod's status.
 func drawStatus(d *judge.Draw, pod *corev1.Pod) {
 	if d.Chance(30) {
 		pod.Status.StartTime = new(metav1.Unix(2000, 0))

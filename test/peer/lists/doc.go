@@ -1,21 +1,20 @@
-// Package lists has what a user of the kubelet can name, taken from the kubelet's own
-// packages: the paths and methods of its server, its metrics with type and labels, the
-// reasons of its events, its flags, the fields of its configuration, and the feature
-// gates that it reads. Each entry has our verdict:
+// Package lists contains lists of the names in the kubelet that a user can refer to,
+// extracted from the kubelet's own packages: the paths and methods of its server, its metrics
+// with type and labels, the reasons of its events, its flags, the fields of its
+// configuration, and the feature gates that it reads. Each entry has our verdict:
 //
-//	yes              ours has it too
-//	no: REASON       ours does without
+//	yes              we have it too
+//	no: REASON       we do not have it
 //	planned: WHAT    it belongs to a part that does not exist yet
 //
-// A list is a file in testdata, with an entry and its verdict on a line. The test takes
-// each list anew and fails on an entry without a verdict, on a verdict for an entry
-// that is gone, on an entry that ours has without a "yes", and on a "yes" for what our
-// code does not have. With PEER_REWRITE=1 it writes the files: it keeps the verdicts,
-// removes entries that are gone and writes new ones with "?" for a verdict.
+// A list is a file in testdata, with an entry and its verdict on each line. The test extracts
+// each list again and fails on an entry without a verdict, on a verdict for a removed entry,
+// on an entry that our code has and whose verdict is not "yes", and on a "yes" for an entry
+// that our code does not have. With PEER_REWRITE=1 it writes the files: it keeps the
+// verdicts, removes deleted entries and writes "?" as the verdict of new entries.
 //
-// Our side is read from the source: the literals of the HTTP server, the exporter and
-// the flags of examples/minimal-agent, the constants of the managers, and the fields
-// that its configuration has. A feature gate is a "yes" where ours behaves as the
-// kubelet does with the gate at its default; that is not checked by this test, but by
-// the comparisons.
+// The test reads our side from the source: the literals of the HTTP server, the exporter and
+// the flags of minimal-agent and cluster-agent, the constants of the managers, and the fields of its
+// configuration. A feature gate is a "yes" if we behave as the kubelet does with the gate at
+// its default. This test does not check that; the comparisons do.
 package lists

@@ -17,7 +17,7 @@ type list struct {
 	name    string
 	about   string // the first line of the file
 	entries []string
-	// has reports whether our code has an entry; nil: that is not checked here.
+	// has reports whether our code has an entry. If it is nil, this test does not check that.
 	has func(entry string) bool
 }
 
@@ -38,8 +38,8 @@ func (l list) read(t *testing.T) map[string]string {
 			continue
 		}
 		entry, verdict, ok := strings.Cut(line, " | ")
-		require.True(t, ok, "%s: no verdict: %s", l.path(), line)
-		require.NotContains(t, verdicts, entry, "%s: twice", l.path())
+		require.True(t, ok, "%s: line without a verdict: %s", l.path(), line)
+		require.NotContains(t, verdicts, entry, "%s: duplicate entry", l.path())
 		verdicts[entry] = verdict
 	}
 	return verdicts
@@ -77,15 +77,15 @@ func (l list) check(t *testing.T) {
 		kind, _, _ := strings.Cut(verdict, ":")
 		switch {
 		case verdict == "" || verdict == "?":
-			t.Errorf("%s: %s has no verdict: yes, no: REASON, or planned: WHAT", l.path(), entry)
+			t.Errorf("%s: %s has no verdict. Write yes, no: REASON, or planned: WHAT", l.path(), entry)
 		case !isYes && (kind != "no" && kind != "planned" || !ok || strings.TrimSpace(reason) == ""):
-			t.Errorf("%s: %s: %q is no verdict", l.path(), entry, verdict)
+			t.Errorf("%s: %s: %q is not a verdict", l.path(), entry, verdict)
 		case l.has != nil && isYes != l.has(entry):
-			t.Errorf("%s: %s: the verdict is %q, but our code has it: %t", l.path(), entry, verdict, l.has(entry))
+			t.Errorf("%s: %s: the verdict is %q, but our code has the entry: %t", l.path(), entry, verdict, l.has(entry))
 		}
 		delete(verdicts, entry)
 	}
 	for _, entry := range slices.Sorted(maps.Keys(verdicts)) {
-		t.Errorf("%s: %s: the kubelet does not have it any more", l.path(), entry)
+		t.Errorf("%s: %s: the kubelet no longer has this entry", l.path(), entry)
 	}
 }

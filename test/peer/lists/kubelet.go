@@ -30,7 +30,7 @@ import (
 	volumemetrics "k8s.io/kubernetes/pkg/kubelet/volumemanager/metrics"
 )
 
-// host is a kubelet of which the server asks nothing while it is made.
+// host is a kubelet none of whose methods the server calls during its creation.
 type host struct{ server.HostInterface }
 
 // paths returns the methods and paths of the kubelet's server with all its handlers.
@@ -77,8 +77,8 @@ func metricsOf() (all []string) {
 	return slices.DeleteFunc(all, isLibrarys)
 }
 
-// isLibrarys reports whether a metric is one of a library that the kubelet is linked
-// with: the API server's, the clients', Go's.
+// isLibrarys reports whether a metric belongs to a library of the kubelet: the API server's,
+// the clients' or Go's.
 func isLibrarys(metric string) bool {
 	return slices.ContainsFunc([]string{
 		"aggregator_", "apiserver_", "authenticat", "authorization_", "cardinality_", "disabled_metrics_", "go_", "grpc_client_", "hidden_metrics_",
@@ -152,7 +152,7 @@ func reasons(t *testing.T, root string) (all []string) {
 	return slices.DeleteFunc(all, func(s string) bool { return strings.ContainsAny(s, " :%") || s == "" })
 }
 
-// flags returns the kubelet's own flags, without those of its libraries.
+// flags returns the kubelet's own flags, without those of libraries.
 func flags(t *testing.T) (all []string) {
 	t.Helper()
 	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)

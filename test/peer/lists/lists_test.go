@@ -4,6 +4,7 @@ import (
 	"context"
 	"go/ast"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,11 +63,15 @@ func (idle) Node() *corev1.Node                                 { return &corev1
 func (idle) Health() []agent.Check                              { return nil }
 func (idle) Summary(context.Context) (*statsapi.Summary, error) { return &statsapi.Summary{}, nil }
 
-// noStreams is a runtime whose streams nothing asks for.
+// noStreams is a runtime whose streaming methods are never called.
 type noStreams struct{ kubeletapi.Streams }
 
-// hasPath returns whether agent/kubeletapi has a path. A pod or a container that does not exist
-// is an answer of its own.
+// noCheckpoints is a runtime whose checkpoint method is never called.
+type noCheckpoints struct{ kubeletapi.Checkpointer }
+
+// hasPath returns a function that reports whether agent/kubeletapi serves a path with a
+// method, or with any method. The response for a missing pod or container differs from that
+// for an unknown path.
 func hasPath(t *testing.T) func(string) bool {
 	t.Helper()
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
@@ -74,29 +80,37 @@ func hasPath(t *testing.T) func(string) bool {
 	s, err := kubeletapi.New(kubeletapi.Config{
 		Agent: idle{}, PodLogs: t.TempDir(), Streams: noStreams{}, Access: kubeletapi.Access{TokenFile: token},
 		Configz: func() map[string]any { return nil },
-		Metrics: text, ProbeMetrics: text, ResourceMetrics: text, Pprof: true,
+		Metrics: text, ProbeMetrics: text, ResourceMetrics: text, SLIMetrics: text, CadvisorMetrics: text, Pprof: true,
+		Flags: func() map[string]string { return nil }, LogLevel: new(slog.LevelVar), SystemLogs: "/var/log",
+		Checkpoints: noCheckpoints{}, CheckpointDir: t.TempDir(),
 	})
 	require.NoError(t, err)
 	handler := s.Handler()
 	return func(entry string) bool {
 		method, path, _ := strings.Cut(entry, " ")
+		methods := []string{method}
 		if method == "ANY" {
-			method = http.MethodGet
+			methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
 		}
 		path = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(path, "cmdline")
-		answer := httptest.NewRecorder()
-		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
-		return answer.Code < 400 || answer.Code != http.StatusMethodNotAllowed && answer.Body.String() != "404 page not found\n"
+		if strings.HasPrefix(path, "/logs/") {
+			path = "/logs/" // the machine has other log files
+		}
+		return !slices.ContainsFunc(methods, func(method string) bool {
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+			return answer.Code == http.StatusMethodNotAllowed || answer.Body.String() == "404 page not found\n"
+		})
 	}
 }
 
-// hasMetric returns whether agent/metrics has a metric.
+// hasMetric returns a function that reports whether agent/metrics has a metric.
 func hasMetric(t *testing.T, root string) func(string) bool {
 	t.Helper()
 	known := literals(parse(t, filepath.Join(root, "agent", "metrics")))
 	return func(entry string) bool {
 		name, _, _ := strings.Cut(entry, " ")
-		for _, prefix := range []string{"node_", "pod_", "container_"} { // put together there
+		for _, prefix := range []string{"node_", "pod_", "container_"} { // the exporter joins these parts of names
 			if rest, ok := strings.CutPrefix(name, prefix); ok && known[prefix] && known[rest] {
 				return true
 			}
@@ -105,7 +119,7 @@ func hasMetric(t *testing.T, root string) func(string) bool {
 	}
 }
 
-// hasReason returns whether one of our packages has an event's reason.
+// hasReason returns a function that reports whether one of our packages uses an event reason.
 func hasReason(t *testing.T, root string) func(string) bool {
 	t.Helper()
 	known := map[string]bool{}
@@ -115,12 +129,14 @@ func hasReason(t *testing.T, root string) func(string) bool {
 	return func(entry string) bool { return known[entry] }
 }
 
-// hasFlag returns whether minimal-agent has a flag.
+// hasFlag returns a function that reports whether minimal-agent or cluster-agent has a flag.
 func hasFlag(t *testing.T, root string) func(string) bool {
 	t.Helper()
 	known := map[string]bool{}
-	for _, f := range parse(t, filepath.Join(root, "examples", "minimal-agent", "settings")) {
-		addFlags(known, f.file)
+	for _, dir := range []string{"examples/minimal-agent/settings", "agent/cluster/cmd/cluster-agent"} {
+		for _, f := range parse(t, filepath.Join(root, filepath.FromSlash(dir))) {
+			addFlags(known, f.file)
+		}
 	}
 	require.NotEmpty(t, known)
 	return func(entry string) bool { return known[strings.TrimPrefix(entry, "--")] }
@@ -156,12 +172,14 @@ func addFlags(known map[string]bool, file *ast.File) {
 	})
 }
 
-// hasField returns whether agent/kubeletconfig has a field.
+// hasField returns a function that reports whether agent/kubeletconfig has a field.
 func hasField() func(string) bool {
 	known := map[string]bool{}
-	for f := range reflect.TypeFor[kubeletconfig.Settings]().Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		known[name] = true
+	for _, settings := range []reflect.Type{reflect.TypeFor[kubeletconfig.Settings](), reflect.TypeFor[kubeletconfig.ClusterSettings]()} {
+		for f := range settings.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			known[name] = true
+		}
 	}
 	return func(entry string) bool { return known[entry] }
 }

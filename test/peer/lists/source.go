@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// moduleDir returns the folder of a module's source.
+// moduleDir returns the directory of a module's source.
 func moduleDir(t *testing.T, module string) string {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
@@ -28,7 +28,7 @@ type sourceFile struct {
 	file *ast.File
 }
 
-// parse returns the Go files below a folder, without tests.
+// parse returns the Go files below a directory, without tests.
 func parse(t *testing.T, root string) (all []sourceFile) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

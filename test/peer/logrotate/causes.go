@@ -2,7 +2,8 @@ package logrotate
 
 import "github.com/kubeparts/kubeparts/test/peer/judge"
 
-// causes returns all causes of differences. Where several explain one, it is the first.
+// causes returns all causes of differences. If several of them explain a difference, the
+// first one counts.
 func causes() []cause {
 	return []cause{
 		{

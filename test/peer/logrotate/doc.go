@@ -1,25 +1,26 @@
 // Package logrotate compares the rotation of container logs with the kubelet's.
 //
-// Both sides rotate real files of the same fake runtime, which holds each log open and
-// goes on writing to it under whatever name. Compared after each pass are all files,
-// with every line, their permissions and whether they are compressed, the calls that
-// reopen a log, and whether containers could be listed.
+// Both sides rotate real files of the same fake runtime. The runtime keeps each log open and
+// continues to write to it, even after a rename. After each pass, the test compares all files
+// with every line, their permissions and whether they are compressed; the calls that reopen a
+// log; and whether listing the containers succeeded.
 //
-// Worlds have logs of sizes around the limit, rotated files of all forms, files of
-// others beside them, folders in their place, logs that are links or outside of the
-// folder of logs, that vanish, whose containers end; reopening that fails before or
-// after the new file was made, or makes none; statuses and lists that fail; clocks that
-// are set, several rotations in a second, and restarts.
+// Worlds have logs of sizes around the limit, rotated files with all forms of names,
+// unrelated files and directories next to them, logs that are symbolic links or outside of
+// the log directory, logs that vanish, and containers that end. Reopening fails before or
+// after the runtime has created the new file, or the runtime creates no file. Status and list
+// calls fail, clocks are set, several rotations fall into one second, and the agent restarts.
 //
 // # Models
 //
-// A model plays the whole world as the kubelet does, and ours with its differences
-// switched on one by one: see [traits]. A difference is explained if the models have
-// both values, and its rule is that of the trait which makes the difference.
+// A model plays the whole world once as the kubelet and once as our package, with the
+// differences switched on one by one: see [traits]. A difference is explained if the models
+// have both values. Its rule is that of the trait which causes the difference.
 //
 // # Not compared
 //
-// Full disks, crashes within a rotation, and calls that hang: for these the tests of the
-// package stand. Times of files, which ours keeps. Config.Running and Config.Owned, which
-// the kubelet does not have.
+//   - Full disks, crashes within a rotation, and calls that hang. The tests of package
+//     logrotate cover them.
+//   - Times of files, which our package preserves.
+//   - Config.Running and Config.Owned, which the kubelet does not have.
 package logrotate

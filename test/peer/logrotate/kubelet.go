@@ -21,15 +21,15 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A kubelet plays the kubelet's side of worlds. One manager for each number of files
-// serves all of them: it keeps nothing between passes.
+// A kubelet plays the kubelet's side of worlds. One manager for each number of files serves
+// all worlds, because it keeps no state between passes.
 type kubelet struct {
 	root     string
 	services *services
 	managers map[int]logs.ContainerLogManager
 }
 
-// services are the runtime of the world that is played.
+// services are the runtime of the current world.
 type services struct {
 	cri.RuntimeService
 	*node
@@ -69,7 +69,7 @@ func (k *kubelet) play(t *testing.T, w *World) []judge.Facts {
 		*(*clock.Clock)(field.Addr().UnsafePointer()) = wall{node: n}
 		return theirs{m, n}
 	})
-	for i := range all { // the kubelet tells nothing of the kind, and ours what the model expects
+	for i := range all { // the kubelet has no such report, and our report must equal the model's
 		all[i]["told"] = w.predict(i, everyTrait)["told"]
 	}
 	return all
@@ -83,7 +83,8 @@ type theirs struct {
 
 func (theirs) restart() {}
 
-// A passContext is the context of a method whose receiver is its first argument here.
+// A passContext is the context of a function that replaces a method and has the receiver as
+// its first argument.
 type passContext = context.Context
 
 //go:linkname rotateLogs k8s.io/kubernetes/pkg/kubelet/logs.(*containerLogManager).rotateLogs
@@ -92,7 +93,7 @@ func rotateLogs(manager unsafe.Pointer, ctx passContext) error
 //go:linkname processContainer k8s.io/kubernetes/pkg/kubelet/logs.(*containerLogManager).processContainer
 func processContainer(manager unsafe.Pointer, ctx passContext, worker int) bool
 
-// pass lists containers, and then looks at as many as that found running.
+// pass lists containers, and then processes as many logs as it found running containers.
 func (a theirs) pass(ctx context.Context) error {
 	manager := reflect.ValueOf(a.manager).UnsafePointer()
 	if err := rotateLogs(manager, ctx); err != nil {

@@ -10,26 +10,27 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// Traits are what ours does otherwise than the kubelet, one bit each. A model with no
-// trait is the kubelet, one with all is ours. So a difference has a trait as its cause
-// if the model without it has another outcome.
+// Traits are the behaviours in which our package differs from the kubelet, one bit each. A
+// model without traits behaves as the kubelet does, a model with all traits as our package
+// does. A trait is the cause of a difference if the model without the trait has another
+// outcome.
 type traits uint64
 
 const (
-	statusOnce     traits = 1 << iota // for each container
-	backsOff                          // after failures
-	compressGoesOn                    // after a failure
-	newNames                          // no two logs get one name, and later ones sort behind
-	keepsBoth                         // a new file that the runtime made is not replaced
-	ownNames                          // only files named by time are rotated ones
-	regularOnly                       // a link is no log
-	insideOnly                        // of the folder of logs
-	finishesHalf                      // a rotation that has ended before the runtime was told
-	oneName                           // is enough for a log, also after a crash
+	statusOnce     traits = 1 << iota // asks once for the status of each container
+	backsOff                          // backs off after failures
+	compressGoesOn                    // continues to compress after a failure
+	newNames                          // two logs never get the same name, and later names sort behind earlier ones
+	keepsBoth                         // keeps a new file that the runtime has created
+	ownNames                          // only files with a time in the name are rotated files
+	regularOnly                       // a symbolic link is not a log
+	insideOnly                        // ignores logs outside of the log directory
+	finishesHalf                      // completes a rotation that stopped before the runtime reopened the log
+	oneName                           // a log never has two names, not even after a crash
 	everyTrait     traits = 1<<iota - 1
 )
 
-// A file is one that has a name, or is open.
+// A file is a file that has a name or is open.
 type file struct {
 	text []string
 	size int
@@ -37,7 +38,7 @@ type file struct {
 	gzip bool
 }
 
-// An entry is what a name stands for.
+// An entry is the file or directory with a name.
 type entry struct {
 	*file
 	link, folder bool
@@ -49,19 +50,19 @@ type pot struct {
 	dir    string
 	names  map[string]entry
 	writer *file
-	target *file // of the log, if that is a link
+	target *file // target of the log if it is a link
 	ended  bool
 	memory
 }
 
-// A memory is what ours knows of a container.
+// A memory is our rotator's state of a container.
 type memory struct {
 	path, visited, unsure bool
 	delay                 time.Duration
 	retryAt               time.Time
 }
 
-// A model plays a side as a rule sees it.
+// A model plays a side for the rules.
 type model struct {
 	traits
 	w     *World
@@ -71,11 +72,11 @@ type model struct {
 	lines int
 	facts judge.Facts
 
-	rotations []string // as an observer sees them
+	rotations []string // as the Observer receives them
 	rotated   int
 }
 
-// predict returns what a side with some traits does in a step.
+// predict returns the facts of a step for a side with these traits.
 func (w *World) predict(step int, t traits) judge.Facts {
 	if all, ok := w.cache[t]; ok {
 		return all[step]
@@ -196,7 +197,7 @@ func (p *pot) later(now time.Time, failed bool) {
 	p.retryAt = now.Add(p.delay)
 }
 
-// visit looks at one log and reports whether that failed.
+// visit processes one log and reports whether that failed.
 func (m *model) visit(i int, p *pot, h Happening) (failed bool) {
 	p.path = p.path || m.w.Known && m.has(statusOnce)
 	if h.Mute && (!p.path || !m.has(statusOnce)) {
@@ -243,7 +244,7 @@ func (p *pot) rotatedBefore() bool {
 	return len(stamped) > 0 && !strings.HasSuffix(stamped[len(stamped)-1], ".gz")
 }
 
-// rotated returns the names of rotated files, the oldest first.
+// rotated returns the names of rotated files, oldest first.
 func (p *pot) rotated(stampedOnly bool) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(p.names)) {
 		rest, ok := strings.CutPrefix(name, logName+".")
@@ -265,7 +266,7 @@ func isStamp(text string) bool {
 	return err == nil && len(text) == len(stamp) && text < "9999"
 }
 
-// reopen has the runtime write to a new file and returns how that failed.
+// reopen makes the runtime write to a new file and returns the failure, "" if it succeeded.
 func (m *model) reopen(i int, p *pot, h Happening) (fails string) {
 	m.facts[fmt.Sprintf("container %d calls", i)] += "reopen;"
 	switch h.Reopen {
@@ -321,7 +322,7 @@ func (m *model) rotate(i int, p *pot, h Happening) (to string, failed bool) {
 		}
 	}
 	to = m.newName(rotated)
-	if e, there := p.names[to]; e.folder || there && m.has(newNames) { // it is in the way
+	if e, there := p.names[to]; e.folder || there && m.has(newNames) { // the name is already used
 		return "", true
 	}
 	p.names[to] = p.names[logName]
@@ -337,10 +338,10 @@ func (m *model) rotate(i int, p *pot, h Happening) (to string, failed bool) {
 	}
 	p.names[logName] = p.names[to]
 	delete(p.names, to)
-	return "", fails != "not found" // which hides a failed compression, too
+	return "", fails != "not found" // the failure of the rotation hides a failed compression
 }
 
-// newName returns the name of a log that is rotated now.
+// newName returns the name under which a log is rotated now.
 func (m *model) newName(rotated []string) string {
 	now := m.now.Add(m.clock).Format(stamp)
 	for _, name := range slices.Backward(rotated) {

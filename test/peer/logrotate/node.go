@@ -31,15 +31,16 @@ type node struct {
 	w      *World
 	root   string
 	step   Step
-	offset time.Duration // of the clock on the wall
-	open   []*os.File    // what each container writes to
+	offset time.Duration // of the wall clock
+	open   []*os.File    // file to which each container writes
 	ended  map[int]bool
 	calls  map[string]string
 	line   int
-	odd    bool // lists have entries that say nothing or repeat others
+	odd    bool // lists contain empty or duplicate entries
 }
 
-// An agent is one side: a pass, and its error. After a restart it is made anew.
+// An agent is one side: it runs a pass and returns the error. After a restart it is created
+// again.
 type agent interface {
 	restart()
 	pass(ctx context.Context) error
@@ -67,8 +68,8 @@ func play(t *testing.T, w *World, root string, side func(*testing.T, *node) agen
 	return all
 }
 
-// prepare makes the files of all containers. Each line is another, so that none can
-// stand for another.
+// prepare creates the files of all containers. All lines are different, so that the test can
+// identify each line.
 func (n *node) prepare() error {
 	for _, sub := range []string{"pods", "outside", "targets"} {
 		if err := os.RemoveAll(filepath.Join(n.root, sub)); err != nil {
@@ -120,20 +121,20 @@ func (n *node) prepare() error {
 	return nil
 }
 
-// beside returns the content of a file beside a log.
+// beside returns the content of a file next to a log.
 func beside(end string, k int) []byte {
 	text := fmt.Sprintf("beside %d", k)
 	if !strings.HasSuffix(end, ".gz") {
 		return []byte(text)
 	}
 	var b strings.Builder
-	z, _ := gzip.NewWriterLevel(&b, gzip.HuffmanOnly) // a level that there is
-	_, _ = z.Write([]byte(text))                      // a builder takes everything
+	z, _ := gzip.NewWriterLevel(&b, gzip.HuffmanOnly) // a valid level, no error
+	_, _ = z.Write([]byte(text))                      // writing to a strings.Builder never fails
 	_ = z.Close()
 	return []byte(b.String())
 }
 
-// grow writes to a log.
+// grow appends to a log.
 func (n *node) grow(i, size int) error {
 	if size == 0 {
 		return nil
@@ -204,7 +205,7 @@ func content(path string, e fs.DirEntry) string {
 	return fmt.Sprintf("%s %v: %s", kind, info.Mode().Perm(), strings.Join(strings.Fields(string(data)), " "))
 }
 
-// The runtime.
+// Methods of the runtime.
 
 func (n *node) ListContainers(context.Context, *runtimeapi.ContainerFilter) (list []*runtimeapi.Container, err error) {
 	if n.step.List {
@@ -224,7 +225,7 @@ func (n *node) ListContainers(context.Context, *runtimeapi.ContainerFilter) (lis
 }
 
 func number(id string) (i int) {
-	_, _ = fmt.Sscan(id, &i) // an id is a number
+	_, _ = fmt.Sscan(id, &i) // an ID is a number
 	return i
 }
 
@@ -259,18 +260,18 @@ func (n *node) ReopenContainerLog(_ context.Context, id string) error {
 	return err
 }
 
-// wall is a clock whose hands are set while time goes on.
+// wall is a wall clock that can be set while time passes.
 type wall struct {
 	clock.RealClock
 	*node
 }
 
-// Now returns a time with a monotonic reading, which those of a bubble do not have.
+// Now returns a time with a monotonic reading. Times of a synctest bubble do not have one.
 func (c wall) Now() time.Time {
 	now := time.Now()
 	shown := now.Add(c.offset)
-	// As package time has it: a bit, the seconds since 1885, the nanoseconds; and
-	// then the monotonic clock.
+	// The layout of time.Time: a flag bit, the seconds since 1885 and the nanoseconds in one
+	// word; then the monotonic reading.
 	words := struct {
 		wall uint64
 		ext  int64

@@ -37,7 +37,7 @@ type ours struct {
 	rotator   *logrotate.Rotator
 	rotations []string
 	checked   int
-	told      []string // in each pass: its result, and what an observer sees
+	told      []string // result and observed rotations of each pass
 }
 
 func (a *ours) restart() {
@@ -58,7 +58,7 @@ func (a *ours) restart() {
 	require.NoError(a.t, err)
 }
 
-// running tells which containers run, and some twice.
+// running returns the running containers, some of them twice.
 func (a *ours) running(context.Context) (logs []logrotate.Log, err error) {
 	if a.node.step.List {
 		return nil, errors.New("fault:list")
@@ -88,7 +88,7 @@ func (a *ours) pass(ctx context.Context) error {
 func descriptors() int {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return 0 // on another system
+		return 0 // this system has no /proc/self/fd
 	}
 	return len(open)
 }
@@ -97,7 +97,7 @@ func rotationText(id, path string, size int, to string, failed bool) string {
 	return fmt.Sprintf("%s %s of %d to %q, failed %t", id, path, size, to, failed)
 }
 
-// toldText says what a pass should tell, or does.
+// toldText prints the expected or actual report of a pass.
 func toldText(running, rotated int, failed bool, rotations []string) string {
 	slices.Sort(rotations)
 	return fmt.Sprintf("%d running, %d rotated, failed %t: %s", running, rotated, failed, strings.Join(rotations, "; "))

@@ -10,13 +10,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The queue of the kubelet's log manager has no end.
+	// The kubelet's log manager never shuts its queue down.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"))
 }
 
 func TestPeer(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm") // files are synced, which takes its time on a disk
+		t.Setenv("TMPDIR", "/dev/shm") // files are synced, which is slow on a disk
 	}
 	root := t.TempDir()
 	judge.Run(t, judge.Peer[*World]{

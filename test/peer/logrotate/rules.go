@@ -20,9 +20,9 @@ func rules() (all []judge.Rule[*World]) {
 	return all
 }
 
-// explains reports whether the models have both values of a difference, and a trait is
-// its cause: without it ours would have another value, or the kubelet with it. Where
-// several traits must come together, the cause is the last that makes the value ours.
+// explains reports whether the models have both values of a difference and the trait is its
+// cause: without the trait, our side would have another value, or with it, the kubelet. If
+// several traits must come together, the cause is the trait that completes our value.
 func (w *World) explains(s judge.Scene[*World], t traits) bool {
 	theirs, ours := w.predict(s.Step, 0)[s.Fact], w.predict(s.Step, everyTrait)[s.Fact]
 	if s.Kubelet != theirs || s.Ours != ours {
@@ -38,7 +38,7 @@ func (w *World) explains(s judge.Scene[*World], t traits) bool {
 	return w.found[key] == t
 }
 
-// causeOf returns the trait that makes a fact other than the kubelet's.
+// causeOf returns the trait that causes a fact to differ from the kubelet's.
 func (w *World) causeOf(step int, fact string) traits {
 	theirs, ours := w.predict(step, 0)[fact], w.predict(step, everyTrait)[fact]
 	for _, c := range causes() {

@@ -8,50 +8,50 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A World is one scenario: a policy, containers with logs, and what happens to them.
+// A World is one scenario: a policy, containers with logs, and their events.
 type World struct {
 	MaxFiles   int
-	Known      bool // ours is told which containers run, and where their logs are
+	Known      bool // our rotator receives the running containers with their log paths
 	Containers []*Container
 	Steps      []Step
 
-	cache map[traits][]judge.Facts // of models
-	found map[place]traits         // the cause of each difference
+	cache map[traits][]judge.Facts // results of models
+	found map[place]traits         // trait that causes each difference
 }
 
-// place is where a difference is.
+// place is the step and fact of a difference.
 type place struct {
 	step int
 	fact string
 }
 
-// maxSize is from which size on logs are rotated.
+// maxSize is the size in bytes from which logs are rotated.
 const maxSize = 100
 
-// A Container is one with its log and what lies beside that.
+// A Container is a container with its log and the files next to the log.
 type Container struct {
 	Running bool
-	Kind    string // of the log: a file, a link to one, or outside of the folder
+	Kind    string // kind of the log: a file, a link to a file, or a file outside of the log directory
 	Size    int
-	Beside  []string // ends of names
-	Folders []string // ends of names of folders that are not empty
-	Others  []string // names of files in the folder of the log that are not its
-	Twin    string   // end of the name that the log has besides, if any
+	Beside  []string // name suffixes of files next to the log
+	Folders []string // name suffixes of directories that are not empty
+	Others  []string // names of unrelated files in the directory of the log
+	Twin    string   // suffix of the log's second name, if any
 }
 
-// A Step is what happens, and then one pass.
+// A Step is a set of events, followed by one pass.
 type Step struct {
 	After, Clock time.Duration
-	List         bool // fails
+	List         bool // the list call fails
 	Restart      bool
-	Logs         []Happening // to each container
+	Logs         []Happening // events of each container
 }
 
-// A Happening is what happens to one container and its log.
+// A Happening is the events of one container and its log.
 type Happening struct {
 	Grow   int
-	Mute   bool   // it has no status
-	Reopen string // "" or how that fails
+	Mute   bool   // the runtime returns no status for it
+	Reopen string // failure of reopening, or ""
 	Lost   bool   // its log is removed
 	Ends   bool
 }
@@ -70,7 +70,7 @@ func newWorld(d *judge.Draw) *World {
 			}
 			c.Beside = append(c.Beside, end)
 		}
-		if d.Chance(2) { // no name sorts behind these
+		if d.Chance(2) { // the last names in sort order
 			c.Beside = append(c.Beside, "99981231-235959", "99990101-000000")
 		}
 		if d.Chance(5) {
@@ -106,7 +106,7 @@ func (w *World) drawStep(d *judge.Draw) Step {
 	return s
 }
 
-// file returns the path of a container's log below its folder.
+// file returns the path of a container's log in its directory.
 func (w *World) file(i int) string {
 	if w.Containers[i].Kind == "outside" {
 		return fmt.Sprintf("outside/%d/0.log", i)

@@ -1,22 +1,29 @@
-// Command mutate tests a comparison with the kubelet: it makes small mutations of
-// our decision code, one at a time, and checks that the comparison finds each.
+// Command mutate tests a comparison with the kubelet: it makes small mutations of our
+// decision code, one at a time, and checks that the comparison finds each.
 //
 //	go run ./mutate [flags] PACKAGE [FILE...]
 //
-// PACKAGE is a folder of this module that has a TestPeer, such as ./eviction. The
-// files are those that decide, relative to the root module, such as
-// eviction/rank.go; without any, they are those of the package's table.
+// PACKAGE is a directory of this module that has a TestPeer, such as ./eviction. FILE is a
+// file with decision code, relative to the root module, such as eviction/rank.go. The default
+// is the files in the package's table.
 //
-// A mutation is drawn from every comparison, logical operator, constant,
-// arithmetic operator, return, assignment, call statement and field of a
-// composite literal in these files: each kind has an equal share. All mutations
-// are compiled into one test binary, by an overlay, and PEER_MUTANT switches one on.
-// A mutation is found when TestPeer fails, panics or does not end.
+// Mutations are drawn from all comparisons, logical operators, constants, arithmetic
+// operators, returns, assignments, call statements and fields of composite literals in these
+// files. Each kind has an equal share. An overlay compiles all mutations into one test
+// binary, and PEER_MUTANT switches one on. A mutation is found if TestPeer fails, panics or
+// does not end.
 //
-// With -write, the result goes into the package's table, testdata/mutations.txt. A
-// mutation that changes nothing observable survives, and must be explained: write
-// the reason behind "survived" in the table, and the tool keeps it. It exits with 1
-// if a mutation survives without a reason.
+// If the comparison does not find a mutation, the command runs the tests of the mutated
+// package with it. This is necessary because the kubelet has no counterpart of some results
+// of our packages: error texts, observers, log messages. The table names the test that finds
+// the mutation.
+//
+// With -write, the command writes the result to the package's table, testdata/mutations.txt.
+// A mutation that neither the comparison nor the tests find survives, and needs an
+// explanation: write the reason behind "survived" in the table, and the command keeps it. The
+// exit code is 1 if a mutation survives without a reason. With -survivors, the command does
+// not run the comparison again. It only runs our own tests with the mutations that the table
+// marks as survived.
 package main
 
 import (
@@ -40,6 +47,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the draw")
 	flag.StringVar(&o.scenarios, "scenarios", "", "how many scenarios TestPeer plays, if not its own number")
 	flag.StringVar(&o.only, "only", "", "run only the mutations with these numbers, as in 3,7; of a single one, print the test's output")
+	flag.BoolVar(&o.survivors, "survivors", false, "run only our own tests, with the mutations that survived by the table")
 	flag.BoolVar(&o.write, "write", false, "write the table testdata/mutations.txt of the package")
 	flag.Parse()
 	if flag.NArg() == 0 {
@@ -57,10 +65,11 @@ type options struct {
 	count            int
 	seed             uint64
 	scenarios, only  string
-	write            bool
+	write, survivors bool
 	pkg              string
 	files            []string
 	binary, rootPath string
+	scratch          string
 }
 
 var errSurvived = errors.New("mutations survive without a reason: the scenarios lack a case")
@@ -84,24 +93,52 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	o.binary = filepath.Join(scratch, "peer.test")
+	o.binary, o.scratch = filepath.Join(scratch, "peer.test"), scratch
 
 	all, err := findSites(o.rootPath, o.files)
 	if err != nil {
 		return err
 	}
 	sites := draw(all, o.count, o.seed)
-	if sites, err = compile(ctx, o, scratch, sites); err != nil {
+	if sites, err = o.prepare(sites); err != nil {
 		return err
 	}
 	fmt.Printf("%d mutations, drawn from %d\n", len(sites), len(all))
-	if err := o.check(ctx); err != nil {
+	rows := table.rows
+	if o.survivors {
+		err = table.check(sites)
+	} else {
+		rows, err = o.compare(ctx, sites, table)
+	}
+	if err != nil {
 		return err
 	}
-	return o.try(ctx, sites, table, len(all))
+	if err := o.tryOwn(ctx, sites, rows); err != nil {
+		return err
+	}
+	if o.write && o.only == "" {
+		if err := writeTable(o, rows, len(all)); err != nil {
+			return err
+		}
+	}
+	if n := unexplained(rows); n > 0 {
+		return fmt.Errorf("%d of %d %w", n, len(rows), errSurvived)
+	}
+	return nil
 }
 
-// check runs the test without a mutation: it must pass.
+// compare runs the comparison with each mutation.
+func (o options) compare(ctx context.Context, sites []site, table table) ([]row, error) {
+	if err := o.build(ctx, ".", o.pkg, o.binary); err != nil {
+		return nil, err
+	}
+	if err := o.check(ctx); err != nil {
+		return nil, err
+	}
+	return o.try(ctx, sites, table), nil
+}
+
+// check runs the test without a mutation. It returns an error if the test fails.
 func (o options) check(ctx context.Context) error {
 	if found, text := o.test(ctx, 0); found {
 		return fmt.Errorf("%s fails without a mutation: %s", o.pkg, text)
@@ -110,44 +147,31 @@ func (o options) check(ctx context.Context) error {
 }
 
 // try runs the test with each mutation.
-func (o options) try(ctx context.Context, sites []site, table table, of int) error {
-	var rows []row
-	survived := 0
+func (o options) try(ctx context.Context, sites []site, table table) (rows []row) {
 	for i, s := range sites {
 		number := i + 1
 		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), strconv.Itoa(number)) {
 			continue
 		}
 		found, text := o.test(ctx, number)
-		r := row{site: s, found: found, reason: text}
+		r := row{number: number, site: s.String(), mark: foundMark, reason: text}
 		if !found {
-			r.reason = table.reason(s)
-			if r.reason == "" {
-				survived++
-			}
+			r.mark, r.reason = survivedMark, table.reason(s.String())
 		}
 		fmt.Printf("%3d %s\n", number, r)
 		rows = append(rows, r)
 	}
-	if o.write && o.only == "" {
-		if err := writeTable(o, rows, of); err != nil {
-			return err
-		}
-	}
-	if survived > 0 {
-		return fmt.Errorf("%d of %d %w", survived, len(rows), errSurvived)
-	}
-	return nil
+	return rows
 }
 
-// longest is how long a test may run before it counts as one that does not end.
+// longest is the timeout of a test. A test that exceeds it counts as failed.
 const longest = 3 * time.Minute
 
 // test runs TestPeer with a mutation and reports whether it failed, and how.
 func (o options) test(ctx context.Context, number int) (found bool, text string) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, o.binary, "-test.run", "^TestPeer", "-test.timeout", (longest - 10*time.Second).String())
+	cmd := exec.CommandContext(ctx, o.binary, "-test.run", "^TestPeer", "-test.failfast", "-test.timeout", (longest - 10*time.Second).String())
 	cmd.Dir = o.pkg
 	cmd.Env = append(os.Environ(), "PEER_MUTANT="+strconv.Itoa(number), "PEER_N="+o.scenarios)
 	out, err := cmd.CombinedOutput()
@@ -167,11 +191,10 @@ func (o options) test(ctx context.Context, number int) (found bool, text string)
 	return true, "the test fails"
 }
 
-// compile builds the test binary with all mutations, and returns those that
-// compile.
-func compile(ctx context.Context, o options, scratch string, sites []site) ([]site, error) {
+// prepare writes the overlay with all mutations, and returns those that compile.
+func (o options) prepare(sites []site) ([]site, error) {
 	for {
-		replaced, err := overlay(o.rootPath, scratch, sites)
+		replaced, err := overlay(o.rootPath, o.scratch, sites)
 		if err != nil {
 			return nil, err
 		}
@@ -191,12 +214,15 @@ func compile(ctx context.Context, o options, scratch string, sites []site) ([]si
 		if err != nil {
 			return nil, err
 		}
-		file := filepath.Join(scratch, "overlay.json")
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			return nil, err
-		}
-		cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-s -w", "-overlay", file, "-c", "-o", o.binary, o.pkg)
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		return sites, cmd.Run()
+		return sites, os.WriteFile(o.overlayFile(), data, 0o600)
 	}
+}
+
+func (o options) overlayFile() string { return filepath.Join(o.scratch, "overlay.json") }
+
+// build builds the test binary of a package with the overlay, in the module of a directory.
+func (o options) build(ctx context.Context, dir, pkg, binary string) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-s -w", "-overlay", o.overlayFile(), "-c", "-o", binary, pkg)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
+	return cmd.Run()
 }

@@ -41,7 +41,7 @@ func TestMutations(t *testing.T) {
 			data, err := os.ReadFile(replaced[filepath.Join(root, "sample/sample.go")])
 			require.NoError(t, err)
 			for i := range draw(all, len(all), 1) {
-				require.Contains(t, string(data), fmt.Sprintf("%s%d*/", marker, i+1), "a mutation that is never switched on")
+				require.Contains(t, string(data), fmt.Sprintf("%s%d*/", marker, i+1), "a mutation has no switch")
 			}
 			data, err = format.Source(data)
 			require.NoError(t, err)
@@ -59,7 +59,7 @@ func write(t *testing.T, root, name, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// TestDraw_SharesKinds checks that each kind of mutation has its share.
+// TestDraw_SharesKinds checks that each kind of mutation has an equal share.
 func TestDraw_SharesKinds(t *testing.T) {
 	var all []site
 	for range 100 {
@@ -71,20 +71,40 @@ func TestDraw_SharesKinds(t *testing.T) {
 		kinds[s.kind]++
 	}
 	require.Equal(t, map[string]int{"constant": 4, "comparison": 1, "return": 1}, kinds)
-	require.Len(t, draw(all, 1000, 1), len(all), "no more than there are")
+	require.Len(t, draw(all, 1000, 1), len(all), "draw must return all mutations if count is larger")
 }
 
-// TestTable_KeepsReasons checks that the reason behind a survivor outlives the next
-// run.
+// TestTable_KeepsReasons checks that the next run keeps the reason of a survivor, even if one
+// of our tests finds the mutation.
 func TestTable_KeepsReasons(t *testing.T) {
 	dir := t.TempDir()
-	s := site{kind: "constant", file: "a/b.go", function: "F", before: "1", after: "1 + 1"}
-	o := options{pkg: dir, files: []string{"a/b.go"}}
-	rows := []row{{site: s, reason: "equivalent: only its sign counts"}, {site: site{kind: "return"}, found: true, reason: "found: step 1"}}
+	const survivor, own, found = "a/b.go F constant: `1` -> `1 + 1`", "a/b.go G call: `f()` -> `left out`", "a/b.go H return: `return 1` -> `return 0`"
+	o := options{pkg: dir, files: []string{"a/b.go"}, count: 3, seed: 1}
+	rows := []row{
+		{site: survivor, mark: survivedMark, reason: "equivalent, but TestF finds it in part"},
+		{site: own, mark: ownMark, reason: "TestG of a finds it: the kubelet has no f"},
+		{site: found, mark: foundMark, reason: "found: step 1"},
+	}
 	require.NoError(t, writeTable(o, rows, 7))
 	table, err := readTable(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a/b.go"}, table.files)
-	require.Equal(t, "equivalent: only its sign counts", table.reason(s))
-	require.Empty(t, table.reason(site{kind: "return"}))
+	require.Equal(t, "equivalent, but TestF finds it in part", table.reason(survivor))
+	require.Equal(t, "the kubelet has no f", table.reason(own))
+	require.Empty(t, table.reason(found))
+	for i := range rows {
+		rows[i].number = i + 1
+	}
+	require.Equal(t, rows, table.rows)
+	require.ErrorIs(t, table.check(nil), errOtherCode)
+	require.Zero(t, unexplained(rows))
+	rows[0].reason = ""
+	require.Equal(t, 1, unexplained(rows))
+}
+
+// TestFailedTest extracts the name of the failed test from the output of go test.
+func TestFailedTest(t *testing.T) {
+	require.Equal(t, "TestB", failedTest("=== RUN   TestA\n--- PASS: TestA (0.0s)\n=== RUN   TestB\n=== RUN   TestB/c\n--- FAIL: TestB (0.0s)\n    --- FAIL: TestB/c (0.0s)\n"))
+	require.Equal(t, "TestB", failedTest("=== RUN   TestB\n=== RUN   TestB/c\npanic: x\n"), "output of a test binary that panicked")
+	require.Empty(t, failedTest("FAIL\n"))
 }

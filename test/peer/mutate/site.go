@@ -14,7 +14,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// A site is one mutation: a part of a file, and how to write it with a switch.
+// A site is one mutation: a part of a file, and a function that writes it with a switch.
 type site struct {
 	kind     string
 	file     string // relative to the root module
@@ -22,8 +22,8 @@ type site struct {
 	from, to int // offsets in the file
 	before   string
 	after    string
-	// write returns the part with a switch. text returns the source between two
-	// offsets, in which other mutations may stand.
+	// write returns the part with a switch. text returns the source between two offsets,
+	// including other mutations there.
 	write func(number int, text func(from, to int) string) string
 }
 
@@ -31,8 +31,7 @@ func (s site) String() string {
 	return fmt.Sprintf("%s %s %s: `%s` -> `%s`", s.file, s.function, s.kind, s.before, s.after)
 }
 
-// load parses and type-checks the packages of files. With an overlay, it reads
-// replaced files from there.
+// load parses and type-checks the packages of files. replaced is an overlay, or nil.
 func load(root string, files []string, replaced map[string]string) ([]*packages.Package, error) {
 	dirs := map[string]bool{}
 	for _, f := range files {
@@ -123,11 +122,12 @@ func draw(all []site, count int, seed uint64) (drawn []site) {
 }
 
 func bySource(a, b site) int {
-	// An outer part comes before those inside.
+	// An outer part comes before its inner parts.
 	return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to), cmp.Compare(a.after, b.after))
 }
 
-// overlay writes the mutated files and returns what replaces what.
+// overlay writes the mutated files and returns the overlay: a map from original to mutated
+// files.
 func overlay(root, scratch string, sites []site) (map[string]string, error) {
 	replaced := map[string]string{}
 	numbers := map[string][]int{}
@@ -153,7 +153,7 @@ func overlay(root, scratch string, sites []site) (map[string]string, error) {
 	return replaced, nil
 }
 
-// switchSource is the file that each mutated package gets.
+// switchSource is a file that the command adds to each mutated package.
 const switchSource = `package %s
 
 import (
@@ -192,8 +192,8 @@ type writer struct {
 	indexes []int
 }
 
-// part returns the source between two offsets with the mutations inside it, the
-// outermost first. The mutation outer is the one being written.
+// part returns the source between two offsets with the mutations inside, outermost first.
+// outer is the mutation that is currently written.
 func (w writer) part(from, to, outer int) string {
 	var b strings.Builder
 	at := from
@@ -203,7 +203,7 @@ func (w writer) part(from, to, outer int) string {
 			continue
 		}
 		b.Write(w.source[at:s.from])
-		fmt.Fprintf(&b, " %s%d*/ ", marker, i+1) // behind a blank: a/2 must not become a//*...
+		fmt.Fprintf(&b, " %s%d*/ ", marker, i+1) // with a space in front: a/2 must not become a//*...
 		b.WriteString(s.write(i+1, func(from, to int) string { return w.part(from, to, i) }))
 		at = s.to
 	}
@@ -211,7 +211,7 @@ func (w writer) part(from, to, outer int) string {
 	return b.String()
 }
 
-// broken returns the numbers of mutations that do not compile, in order.
+// broken returns the numbers of mutations that do not compile, in ascending order.
 func broken(root string, files []string, replaced map[string]string) (numbers []int, err error) {
 	pkgs, err := load(root, files, replaced)
 	if err != nil {
@@ -220,7 +220,7 @@ func broken(root string, files []string, replaced map[string]string) (numbers []
 	for _, p := range pkgs {
 		for _, e := range p.TypeErrors {
 			pos := p.Fset.Position(e.Pos)
-			if replaced[pos.Filename] == "" { // such as what follows from a syntax error
+			if replaced[pos.Filename] == "" { // for example a consequence of a syntax error
 				return nil, p.Errors[0]
 			}
 			n, err := numberAt(replaced[pos.Filename], pos)
@@ -239,7 +239,7 @@ func broken(root string, files []string, replaced map[string]string) (numbers []
 	return numbers, nil
 }
 
-// marker stands before each mutation, as a comment with its number.
+// marker is the beginning of the comment with the number in front of each mutation.
 const marker = "/*mutation "
 
 func cutLast(s, sep string) (before, after string, ok bool) {
@@ -250,8 +250,8 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// numberAt returns the number of the mutation that stands last before a position,
-// or next behind it on the same line.
+// numberAt returns the number of the last mutation in front of a position, or of the next one
+// on the same line.
 func numberAt(file string, pos token.Position) (int, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -9,39 +9,52 @@ import (
 	"strings"
 )
 
-// A table is what testdata/mutations.txt of a package has: the files that were
-// mutated, and why a mutation may survive.
+// A table is the content of a package's testdata/mutations.txt: the mutated files, and the
+// result of each mutation.
 type table struct {
-	files   []string
-	reasons map[string]string
+	files []string
+	rows  []row
 }
 
 // A row is the result of one mutation.
 type row struct {
-	site   site
-	found  bool
-	reason string // how it was found, or why it may survive
+	number int
+	site   string
+	mark   string
+	reason string // which test found it, or why it may survive
 }
 
+// The marks of a row: the comparison finds the mutation, our own tests find it, or it
+// survives.
 const (
 	foundMark    = "found"
+	ownMark      = "own test"
 	survivedMark = "survived"
 	filesMark    = "files: "
 )
 
 func (r row) String() string {
-	mark, reason := survivedMark, r.reason // the reason of a survivor stays whole
-	if r.found {
-		mark, reason = foundMark, oneLine(r.reason)
+	reason := r.reason // the reason of a survivor is not shortened
+	if r.mark == foundMark {
+		reason = oneLine(reason)
 	}
-	return fmt.Sprintf("%-8s  %s\n              %s", mark, r.site, reason)
+	return fmt.Sprintf("%-8s  %s\n              %s", r.mark, r.site, reason)
+}
+
+// unexplained counts the survivors without a reason.
+func unexplained(rows []row) (n int) {
+	for _, r := range rows {
+		if r.mark == survivedMark && r.reason == "" {
+			n++
+		}
+	}
+	return n
 }
 
 func tablePath(pkg string) string { return filepath.Join(pkg, "testdata", "mutations.txt") }
 
-// readTable reads a package's table. One that does not exist is empty.
-func readTable(pkg string) (table, error) {
-	t := table{reasons: map[string]string{}}
+// readTable reads a package's table. If the file does not exist, the table is empty.
+func readTable(pkg string) (t table, err error) {
 	data, err := os.ReadFile(tablePath(pkg))
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
@@ -49,42 +62,68 @@ func readTable(pkg string) (table, error) {
 	if err != nil {
 		return t, err
 	}
-	survivor := ""
+	var open *row // the row whose reason is in the next line
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
 		if files, ok := strings.CutPrefix(line, filesMark); ok {
 			t.files = strings.Fields(files)
 		}
-		if survivor != "" {
-			t.reasons[survivor] = line
+		if open != nil {
+			open.reason, open = line, nil
+			continue
 		}
-		survivor = ""
-		if rest, ok := strings.CutPrefix(line, survivedMark); ok {
-			survivor = strings.TrimSpace(rest)
+		for _, mark := range []string{foundMark, ownMark, survivedMark} {
+			if rest, ok := strings.CutPrefix(line, mark+" "); ok {
+				t.rows = append(t.rows, row{number: len(t.rows) + 1, site: strings.TrimSpace(rest), mark: mark})
+				open = &t.rows[len(t.rows)-1]
+			}
 		}
 	}
 	return t, nil
 }
 
-// reason returns why a mutation may survive, as the table has it.
-func (t table) reason(s site) string { return t.reasons[s.String()] }
+// reason returns the recorded reason for which a mutation may survive.
+func (t table) reason(site string) string {
+	for _, r := range t.rows {
+		switch {
+		case r.site != site || r.mark == foundMark:
+		case r.mark == ownMark:
+			_, reason, _ := strings.Cut(r.reason, byOwnTest)
+			return strings.TrimPrefix(reason, ": ")
+		default:
+			return r.reason
+		}
+	}
+	return ""
+}
+
+var errOtherCode = errors.New("the table is of other code or of another draw: run the comparison again")
+
+// check returns an error if the table does not have exactly these mutations.
+func (t table) check(sites []site) error {
+	if len(sites) != len(t.rows) {
+		return errOtherCode
+	}
+	for i := range sites {
+		if sites[i].String() != t.rows[i].site {
+			return fmt.Errorf("%w: %s", errOtherCode, sites[i])
+		}
+	}
+	return nil
+}
 
 func writeTable(o options, rows []row, of int) error {
-	found, explained := 0, 0
+	count := map[string]int{}
 	var b strings.Builder
 	for _, r := range rows {
-		switch {
-		case r.found:
-			found++
-		case r.reason != "":
-			explained++
-		}
+		count[r.mark]++
 		fmt.Fprintln(&b, r)
 	}
+	without := unexplained(rows)
 	head := fmt.Sprintf("# Mutations of our decision code, and how the comparison found each of them.\n"+
 		"# Written by: go run ./mutate -write -n %d -seed %d %s\n"+
-		"# %d mutations drawn from %d: %d found, %d survive with a reason, %d without.\n%s%s\n\n",
-		o.count, o.seed, o.pkg, len(rows), of, found, explained, len(rows)-found-explained, filesMark, strings.Join(o.files, " "))
+		"# %d mutations drawn from %d: %d found, %d found by our own tests alone, %d survive with a reason, %d without.\n%s%s\n\n",
+		o.count, o.seed, o.pkg, len(rows), of, count[foundMark], count[ownMark], count[survivedMark]-without, without, filesMark, strings.Join(o.files, " "))
 	if err := os.MkdirAll(filepath.Dir(tablePath(o.pkg)), 0o755); err != nil {
 		return err
 	}

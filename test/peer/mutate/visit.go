@@ -34,8 +34,8 @@ func (v *visitor) visit() {
 	}
 }
 
-// body collects the mutations of a function's body. Function literals inside it
-// have results of their own.
+// body collects the mutations of a function's body. Function literals inside it have separate
+// results.
 func (v *visitor) body(body *ast.BlockStmt, signature *types.Signature) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -72,8 +72,8 @@ func (v *visitor) text(n ast.Node) string {
 	return string(v.source[v.offset(n.Pos()):v.offset(n.End())])
 }
 
-// add adds a mutation of n. write gets the number and the source of n and its parts
-// with the other mutations inside.
+// add adds a mutation of n. write gets the number and a function that returns the source of a
+// node including the mutations inside.
 func (v *visitor) add(kind string, n ast.Node, after string, write func(number int, text func(ast.Node) string) string) {
 	v.sites = append(v.sites, site{
 		kind: kind, file: v.name, function: v.function, from: v.offset(n.Pos()), to: v.offset(n.End()),
@@ -98,7 +98,7 @@ func oneLine(s string) string {
 // switched on is evaluated.
 func (v *visitor) expression(kind string, n ast.Expr, mutated func(text func(ast.Node) string) string) {
 	if v.info.Types[n].Value != nil {
-		return // the compiler evaluates it
+		return // the compiler evaluates constants
 	}
 	v.add(kind, n, mutated(v.text), func(number int, text func(ast.Node) string) string {
 		return fmt.Sprintf("(func() bool { if peerMutant(%d) { return %s }; return %s }())", number, mutated(text), text(n))
@@ -137,7 +137,7 @@ func (v *visitor) binary(n *ast.BinaryExpr) {
 		v.expression("logical", n, func(text func(ast.Node) string) string { return text(n.Y) })
 	case token.ADD, token.SUB, token.MUL, token.QUO:
 		v.arithmetic(n)
-	default: // bits and shifts
+	default: // bit operations and shifts
 	}
 }
 
@@ -222,7 +222,7 @@ func (v *visitor) other(e ast.Expr, t types.Type) (string, bool) {
 	return "*new(" + spelled + ")", true
 }
 
-// statements leaves out assignments, increments and calls, one at a time.
+// statements removes assignments, increments and calls, one at a time.
 func (v *visitor) statements(list []ast.Stmt) {
 	for _, s := range list {
 		kind := ""
@@ -254,7 +254,7 @@ func (v *visitor) leaveOut(kind string, s ast.Stmt) {
 	})
 }
 
-// fields forgets one field of a composite literal at a time.
+// fields removes the fields of a composite literal, one at a time.
 func (v *visitor) fields(n *ast.CompositeLit) {
 	if _, ok := v.info.TypeOf(n).Underlying().(*types.Struct); !ok {
 		return
@@ -278,7 +278,7 @@ func (v *visitor) fields(n *ast.CompositeLit) {
 	}
 }
 
-// spell returns how a type is written in this file, if it can be.
+// spell returns the source of a type in this file, if it can be written there.
 func (v *visitor) spell(t types.Type) (string, bool) {
 	can := true
 	text := types.TypeString(t, func(p *types.Package) string {

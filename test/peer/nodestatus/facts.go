@@ -10,10 +10,10 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// period is that of reports.
+// period is the report period.
 const period = 5 * time.Minute
 
-// statusFacts notes all that a status says.
+// statusFacts records all fields of a status.
 func statusFacts(s *corev1.NodeStatus) judge.Facts {
 	f := judge.Facts{
 		"addresses": fmt.Sprint(s.Addresses),
@@ -63,10 +63,10 @@ func addEvent(f judge.Facts, kind, reason, message string) {
 	f["events"] += fmt.Sprintf("%s %s %s; ", kind, reason, message)
 }
 
-// decide notes whether a status has changed and is reported.
+// decide records whether a status has changed and is reported.
 func decide(f judge.Facts, changed, due bool) {
 	f["changed"], f["due"] = strconv.FormatBool(changed), strconv.FormatBool(due)
 }
 
-// milli returns a number as facts about resources have it.
+// milli prints a number in thousandths, as facts about resources do.
 func milli(n int64) string { return strconv.FormatInt(n*1000, 10) }

@@ -24,7 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
-	_ "k8s.io/kubernetes/pkg/kubelet/kuberuntime" // for its functions below
+	_ "k8s.io/kubernetes/pkg/kubelet/kuberuntime" // the linker must include the functions below
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/nodestatus"
 	"k8s.io/kubernetes/pkg/kubelet/util/sliceutils"
 	"k8s.io/utils/clock"
@@ -77,7 +77,7 @@ func hardEvictionReservation([]evictionapi.Threshold, corev1.ResourceList) corev
 //go:linkname rebootEvent k8s.io/kubernetes/pkg/kubelet/nodestatus.rebootEvent
 var rebootEvent sync.Once
 
-// field returns a field, which need not be exported, of what v points to.
+// field returns a field, exported or not, of the struct to which v points.
 func field(v any, name string) reflect.Value {
 	f := reflect.ValueOf(v).Elem().FieldByName(name)
 	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
@@ -85,7 +85,7 @@ func field(v any, name string) reflect.Value {
 
 func set(v any, name string, value any) { field(v, name).Set(reflect.ValueOf(value)) }
 
-// theKubelet is the kubelet of one life, and the step that it is in.
+// theKubelet is a kubelet from its start to its restart, and the current step.
 type theKubelet struct {
 	*kubelet.Kubelet
 	w     *World
@@ -109,7 +109,7 @@ func newKubelet(w *World) *theKubelet {
 	return k
 }
 
-// setters are those of the kubelet, in its order.
+// setters returns the kubelet's setters, in its order.
 func (k *theKubelet) setters() (all []func(context.Context, *corev1.Node) error) {
 	is := func(kind corev1.NodeConditionType) func() bool { return func() bool { return k.step.Pressure[kind] } }
 	with := func(f func(unsafe.Pointer) error) func() error { return func() error { return f(k.state) } }
@@ -160,7 +160,7 @@ func (k *theKubelet) machine() (*cadvisorapi.MachineInfo, error) {
 	return info, nil
 }
 
-// capacity is what the container manager knows of the machine.
+// capacity returns the container manager's capacity of the machine.
 func (k *theKubelet) capacity(isolation bool) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	if m := k.step.Machine; m != nil && m.Storage >= 0 && isolation {
@@ -180,7 +180,8 @@ func (k *theKubelet) devices() (whole, healthy corev1.ResourceList, removed []st
 	return whole, healthy, k.step.Devices.Removed
 }
 
-// reservation adds up what the container manager does, of the capacity in the status.
+// reservation computes the reservation as the container manager does, from the capacity in
+// the status.
 func (k *theKubelet) reservation() corev1.ResourceList {
 	var thresholds []evictionapi.Threshold
 	for _, t := range k.w.Thresholds {
@@ -217,7 +218,7 @@ func (k *theKubelet) runtimeVersion(context.Context) (kubecontainer.Version, err
 	return version{v}, nil
 }
 
-// version is that of a runtime.
+// version is the version of a runtime.
 type version struct{ *utilversion.Version }
 
 func (version) Compare(string) (int, error) { return 0, nil }
@@ -250,13 +251,13 @@ func (k *theKubelet) recordStatus(_ klog.Logger, kind, reason string) {
 	addEvent(k.facts, kind, reason, fmt.Sprintf("Node %s status is now: %s", "n", reason))
 }
 
-// runtime is the one of a step.
+// runtime is the runtime in a step.
 type runtime struct {
 	kubecontainer.Runtime
 	k *theKubelet
 }
 
-// Status returns the answer of the step.
+// Status returns the runtime's status in the step.
 func (r runtime) Status(context.Context) (*kubecontainer.RuntimeStatus, error) {
 	if a := r.k.step.Status; a != nil {
 		return toKubeRuntimeStatus(a.Status, a.RuntimeHandlers, a.Features), nil
@@ -300,7 +301,7 @@ func playKubelet(t *testing.T, w *World) (all []judge.Facts) {
 	return all
 }
 
-// reported notes a report, with the delay that the world has drawn.
+// reported records a report, with the delay that the world has drawn.
 func (k *theKubelet) reported(changed bool) {
 	last := field(k.Kubelet, "lastStatusReportTime")
 	delay := time.Duration(0)

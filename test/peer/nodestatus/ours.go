@@ -18,7 +18,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// machineCapacity returns the capacity of the machine in a step, nil if it is not known.
+// machineCapacity returns the capacity of the machine in a step, nil if it is unknown.
 func (w *World) machineCapacity(s *Step) corev1.ResourceList {
 	m := s.Machine
 	if m == nil {
@@ -38,7 +38,7 @@ func (w *World) machineCapacity(s *Step) corev1.ResourceList {
 	return all
 }
 
-// facts are the same as the kubelet's side gets.
+// facts returns the input that the kubelet's side gets, in our type.
 func (w *World) facts(s *Step, answers nodestatus.Runtime) nodestatus.Facts {
 	f := nodestatus.Facts{
 		Capacity: w.machineCapacity(s), MaxPods: w.MaxPods, PodsPerCore: w.PerCore, NoLocalStorageIsolation: w.NoIsolated,
@@ -87,7 +87,7 @@ func addrs(texts ...string) (all []netip.Addr) {
 	return all
 }
 
-// extended returns the devices as facts: those of a removed resource are 0.
+// extended returns the devices as facts. A removed resource has 0 devices.
 func (d devices) extended() nodestatus.Extended {
 	e := nodestatus.Extended{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}}
 	for name, n := range d.Whole {
@@ -130,7 +130,7 @@ func playOurs(t *testing.T, w *World) (all []judge.Facts) {
 			for _, e := range nodestatus.Events("n", previous, next) {
 				addEvent(f, e.Type, e.Reason, e.Message)
 			}
-			// What has just been reported is due for no other reason than a change.
+			// If the last report was just now, only a change can make the next report due.
 			changed := nodestatus.ReportDue(previous, next, now, now, period)
 			due := nodestatus.ReportDue(previous, next, reported, now, period+delay)
 			decide(f, changed, due)

@@ -17,7 +17,8 @@ const doc = "status/nodestatus/doc.go"
 // A difference is a fact with both values.
 type difference struct{ fact, kubelet, ours string }
 
-// because explains a fact, and in the same step that its difference is a change for one side.
+// because makes a predicate for a fact. The predicate also explains the facts "changed" and
+// "due" if the explained fact is a change for one side only.
 func because(explains func(scene, *Step, difference) bool) func(scene) bool {
 	return func(s scene) bool {
 		if s.Step >= len(s.World.Steps) {
@@ -40,7 +41,7 @@ func because(explains func(scene, *Step, difference) bool) func(scene) bool {
 	}
 }
 
-// before returns what ours reported last of a fact.
+// before returns the last reported value of a fact on our side.
 func before(s scene, fact string) string {
 	for i := s.Step - 1; i >= 0; i-- {
 		if s.OursFacts[i]["due"] == "true" {

@@ -13,11 +13,11 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A World is a node and what happens to it.
+// A World is a node and its events.
 type World struct {
 	NodeIPs           []string
 	Hostname          string
-	NodeName          string // an address, which DNS returns, or empty
+	NodeName          string // an IP address, which DNS returns, or empty
 	Default           string // the address of the default route, or empty
 	Cloud, NoIsolated bool
 	MaxPods, PerCore  int
@@ -27,32 +27,32 @@ type World struct {
 	Steps             []*Step
 }
 
-// A threshold is one of eviction, all of which are hard.
+// A threshold is a hard eviction threshold.
 type threshold struct {
 	Signal     string
 	Quantity   int64
 	Percentage float32
 }
 
-// A Step is what is true of the node for a while.
+// A Step is the state of the node for a while.
 type Step struct {
 	Wait    time.Duration
 	Edit    edit
 	Restart bool
-	// Delay is what is added to the next period after a change.
+	// Delay is the random addition to the next report period after a change.
 	Delay time.Duration
 
-	Machine *machine // nil: it can't be measured
+	Machine *machine // nil if it cannot be measured
 	Devices devices
 
 	Name, Version string // of the runtime
-	NoVersion     bool   // it does not tell
+	NoVersion     bool   // the runtime does not return its version
 	Asked         bool
-	Status        *runtimeapi.StatusResponse // nil: no answer
+	Status        *runtimeapi.StatusResponse // nil if the call fails
 	Images        []*runtimeapi.Image
 
 	Pressure map[corev1.NodeConditionType]bool
-	Health   string // why the PLEG is not healthy
+	Health   string // reason for which the PLEG is not healthy
 	Storage  string
 	Shutdown bool
 	Warning  string
@@ -63,17 +63,17 @@ type machine struct {
 	Memory           int64
 	Pages            map[int64]int64 // number of huge pages by size in KiB
 	Swap             int64
-	Storage          int64 // -1: not known
+	Storage          int64 // -1 if unknown
 	ID, System, Boot string
 }
 
-// devices are numbers of devices by resource.
+// devices maps a resource to its number of devices.
 type devices struct {
 	Whole, Healthy map[string]int64
 	Removed        []string
 }
 
-// An edit is what others write into the status before a step.
+// An edit is a change that another client makes to the status before a step.
 type edit string
 
 const (
@@ -90,7 +90,7 @@ const (
 	reasons     edit = "reasons of others"
 )
 
-// write makes the edit.
+// write applies the edit.
 func (e edit) write(s *corev1.NodeStatus, now time.Time) {
 	network := corev1.NodeCondition{Type: "NetworkUnavailable", Status: corev1.ConditionFalse, Reason: "RouteCreated"}
 	switch e {
@@ -229,7 +229,7 @@ func newStep(d *judge.Draw, number int, m *machine, devs *devices) *Step {
 	return s
 }
 
-// newDevices draws numbers of devices. A resource that is no longer there is removed.
+// newDevices draws numbers of devices. A resource without devices is removed.
 func newDevices(d *judge.Draw, before *devices) devices {
 	next := devices{Whole: map[string]int64{}, Healthy: map[string]int64{}}
 	for _, name := range []string{"a.io/gpu", "a.io/fpga"} {

@@ -11,24 +11,24 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// The budget of the events about a pod. Events are a minute apart, or seconds: no multiple
-// of every is near.
+// The budget of the events about a pod. Events are a minute or seconds apart: the times are
+// not near a multiple of every.
 const (
 	burst = 2
 	every = 50 * time.Second
 )
 
-// limited is a reporter with a budget, and what it should do by one that has none. Both
-// are called by the handler only.
+// limited is a reporter with a budget, and a model of it that is driven by a reporter without
+// one. Only the handler calls both.
 type limited struct {
 	t        *testing.T
 	reporter *oomwatch.Reporter
-	wrong    string // what is said of a wrong configuration
+	wrong    string // result for an invalid configuration
 
-	counts                   bool // suppressed ones
+	counts                   bool // the reporter counts suppressed events
 	made, suppressed         int
 	wantMade, wantSuppressed int
-	back                     []time.Time // when an event that was made counts no more
+	back                     []time.Time // when each recorded event no longer counts
 }
 
 func newLimited(o *ours) *limited {
@@ -51,7 +51,7 @@ func newLimited(o *ours) *limited {
 	return l
 }
 
-// expect notes that there is an event, if it is within the budget.
+// expect records that an event is due, if the budget permits it.
 func (l *limited) expect() {
 	now := time.Now()
 	l.back = slices.DeleteFunc(l.back, func(at time.Time) bool { return !at.After(now) })
@@ -66,7 +66,7 @@ func (l *limited) expect() {
 	l.wantMade, l.back = l.wantMade+1, append(l.back, from.Add(every))
 }
 
-// check checks what was made and suppressed so far.
+// check compares the recorded and suppressed events with the expected ones.
 func (l *limited) check() {
 	require.Equal(l.t, l.wantMade, l.made)
 	if l.counts {

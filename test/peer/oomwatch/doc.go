@@ -1,28 +1,29 @@
-// Package oomwatch compares package oomwatch with the kubelet's OOM watcher and its
-// parsers of the kernel's log.
+// Package oomwatch compares package oomwatch with the kubelet's OOM watcher and its parsers
+// of the kernel log.
 //
-// A world is a log as /dev/kmsg gives it: dumps of kernels since 5.3,
-// of machines and cgroups that have no memory left, of whole groups, without their
-// first lines, without a death, overwritten in their middle, torn into continuation
-// records, written slowly or mixed with each other; paths of both cgroup drivers and
-// versions; names of processes with any bytes, or none; lines of other programs, and of
-// other parts of the kernel, that look like those about memory, and records that are
-// none. In some worlds the log begins before the start, is never quiet, has a clock that
-// drifts, is read late, or has an overrun; reading or opening it fails, the watcher
-// is restarted at its position, the machine at another boot, and counters of cgroups rise.
+// A world is the content of /dev/kmsg. It contains dumps of kernels since 5.3 about the OOM
+// kills of machines, cgroups and whole groups. Dumps can lack their first lines or the line
+// of the kill, be overwritten in the middle, be split into continuation records, be written
+// slowly, or be interleaved with each other. Paths of both cgroup drivers and versions occur,
+// and process names with any bytes or none. Lines of other programs and of other parts of the
+// kernel can resemble lines about memory, and some records are malformed. In some worlds the
+// log begins before the start of the watcher, is never quiet, has a clock that drifts, is
+// read late, or has an overrun. Opening or reading it can fail, the watcher can be restarted
+// at its position, the machine can be rebooted, and the counters of cgroups can rise.
 //
-// Each step adds records to the log, and waits until both sides have told all. Compared
-// are the kills: process, cgroup of the victim, cgroup whose limit was reached,
-// constraint and time, and the events about the node.
+// Each step adds records to the log, and waits until both sides have reported all kills. The
+// facts are the kills with process, cgroup of the victim, cgroup whose limit was reached,
+// constraint and time, and the events of the node.
 //
-// They are compared twice. What the kubelet tells of the log is often wrong, and a rule
-// says why. So its parser also reads a plain log, in which the same kills stand in
-// order, each in the form that the parser knows: where a fact begins with "plainly",
-// ours must say of the real log what the kubelet says of the plain one.
+// These facts are compared twice. The kubelet's report about the log is often wrong, and a
+// rule gives the reason. Therefore the kubelet's parser also reads a plain log, which
+// contains the same kills in order, each in the form that the parser supports. Facts whose
+// name begins with "plainly" compare our report about the real log with the kubelet's report
+// about the plain log.
 //
-// What the kubelet never tells is compared with what the world has written into the log:
-// sizes and users of processes, kinds of kills, records that were lost, choices after
-// which nobody was killed, the position to resume at, and the events about pods.
+// Facts that the kubelet never reports are compared with the content that the world has
+// written into the log: sizes and users of processes, kinds of kills, lost records, OOM dumps
+// without a kill, the position at which to resume, and the events of pods.
 //
-// Left out: the files of counters, and budgets of events.
+// Not compared: the files of counters, and event budgets.
 package oomwatch

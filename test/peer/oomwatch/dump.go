@@ -15,18 +15,18 @@ const (
 	container = "62be0a1c2d3e4f506172839405162738495a6b7c8d9e0f1a2b3c4d5e6f708192"
 )
 
-// A line is one that the kernel logs.
+// A line is a line that the kernel logs.
 type line struct {
 	text string
-	// pause is the time before it: the kernel writes to a slow console.
+	// pause is the time before the line: the kernel writes to a slow console.
 	pause time.Duration
-	// begins is the process of which it is the first to tell, if it is.
+	// begins is the process whose kill begins with this line, if it begins one.
 	begins int
-	// lost makes it none: so many records are overwritten.
+	// lost is the number of overwritten records. If it is set, there is no line.
 	lost int
 }
 
-// process draws a process. It returns its name as it is and as the log has it.
+// process draws a process. It returns the name and its escaped form in the log.
 func (l *writer) process(odd int) (pid int, name, escaped string) {
 	l.pid += l.Between(1, 9)
 	if odd == 0 {
@@ -42,7 +42,7 @@ func (l *writer) process(odd int) (pid int, name, escaped string) {
 	return l.pid, name, escape(name)
 }
 
-// escape does what the kernel does with bytes that can't be printed.
+// escape escapes unprintable bytes as the kernel does.
 func escape(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -55,7 +55,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// cgroups draws the victim's cgroup and the one whose limit was reached.
+// cgroups draws the victim's cgroup and the cgroup whose limit was reached.
 func (l *writer) cgroups(odd int) (victim, limit string) {
 	victim = judge.Pick(l.Draw,
 		"/kubepods/burstable/pod"+podUID+"/"+container,
@@ -76,13 +76,13 @@ func (l *writer) cgroups(odd int) (victim, limit string) {
 		}
 		victim += "/" + within
 	}
-	if odd > 1 && !strings.Contains(victim, ",") && l.Chance(6) { // its own cgroups, named by a container
+	if odd > 1 && !strings.Contains(victim, ",") && l.Chance(6) { // a nested cgroup that the container has created
 		l.step.Causes[pathLikeLine] = true
 		limit = victim + "/x,task_memcg=/y"
 		victim = limit + judge.Pick(l.Draw, "/z", "", "/z,task_memcg=/y")
 	}
 	if odd > 1 && l.Chance(4) {
-		limit = "/elsewhere" // the victim is being moved
+		limit = "/elsewhere" // the victim is being moved to another cgroup
 	}
 	return victim, limit
 }
@@ -98,8 +98,8 @@ func (l *writer) dump(odd int) (lines []line) {
 		k.Limit, k.Constraint = "/", judge.Pick(l.Draw, "CONSTRAINT_NONE", "CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY", "CONSTRAINT_NEWER")
 		k.Kind = "system"
 	}
-	// Right after a group nothing in the log tells it from one of that, unless other memory
-	// had run out.
+	// A kill right after a group kill cannot be distinguished from a member of the group,
+	// unless other memory had run out.
 	told := !l.step.Causes[wholeGroup] || k.Machine != l.step.Kills[len(l.step.Kills)-1].Machine
 	if odd > 1 && !l.step.Causes[noDeath] && told && l.Chance(15) {
 		return l.withoutDump(k)
@@ -109,7 +109,7 @@ func (l *writer) dump(odd int) (lines []line) {
 	}
 	lines = append(lines, l.head(escaped)...)
 	nobody := odd > 1 && l.Chance(8)
-	if nobody && l.Chance(30) { // nobody was chosen
+	if nobody && l.Chance(30) { // the kernel chose no process
 		l.step.Causes[noDeath] = true
 		l.step.Nobody++
 		return append(lines, line{text: "Out of memory and no killable processes..."})
@@ -124,7 +124,7 @@ func (l *writer) dump(odd int) (lines []line) {
 	if odd > 1 && !l.step.Causes[noDeath] && l.Chance(6) {
 		lines = append(lines, line{lost: l.Between(1, 20)})
 		l.step.Causes[lost] = true
-		if l.Chance(50) && !strings.Contains(k.Victim, ",task=") { // that of the death, so nothing more is known of the victim
+		if l.Chance(50) && (!strings.Contains(k.Victim, ",task=") || name == "") { // only the line of the death exists, so nothing more is known of the victim
 			l.kill(k)
 			return append(lines, line{text: "eth0: link becomes ready"})
 		}
@@ -143,7 +143,7 @@ func (l *writer) dump(odd int) (lines []line) {
 	return lines
 }
 
-// kill notes a kill.
+// kill records a kill.
 func (l *writer) kill(k Kill) { l.step.Kills = append(l.step.Kills, k) }
 
 func (l *writer) head(escaped string) (lines []line) {
@@ -168,7 +168,7 @@ func (l *writer) summary(k *Kill) string {
 		limit, escape(k.Victim), k.Escaped, k.PID, k.Figures.User)
 }
 
-// reason is how the line of a death begins.
+// reason returns the beginning of the line of a death.
 func (k Kill) reason() string {
 	if k.Machine {
 		return "Out of memory"
@@ -186,7 +186,7 @@ func (l *writer) death(k *Kill, odd int) string {
 	if user == 0 {
 		user = judge.Pick(l.Draw, 0, 1000)
 	}
-	if odd > 1 && l.Chance(10) { // the line was cut short
+	if odd > 1 && l.Chance(10) { // the line is truncated
 		f.Total, f.Anon, f.File, f.Shmem = 0, 0, 0, 0
 		return k.reason() + ": " + head
 	}
@@ -194,8 +194,7 @@ func (l *writer) death(k *Kill, odd int) string {
 	return fmt.Sprintf("%s: %s %s, UID:%d pgtables:%dkB oom_score_adj:%d", k.reason(), head, sizes, user, f.Pages, f.Adjusted)
 }
 
-// withoutDump draws a kill of which the kernel left out the dump, as there were too
-// many of them.
+// withoutDump draws a kill whose dump the kernel omitted because of its rate limit.
 func (l *writer) withoutDump(k Kill) (lines []line) {
 	l.step.Causes[noDump] = true
 	k.Victim, k.Limit = "", ""
@@ -207,12 +206,12 @@ func (l *writer) withoutDump(k Kill) (lines []line) {
 	return lines
 }
 
-// nobody draws the end of a dump after which nobody is killed.
+// nobody draws the end of a dump without a kill.
 func (l *writer) nobody(k Kill) []line {
 	l.step.Causes[noDeath] = true
 	l.step.Nobody++
 	switch {
-	case l.Chance(30): // it says nothing, and then kills for another reason
+	case l.Chance(30): // the kernel logs nothing, and then kills for another reason
 		l.pid++
 		other := Kill{PID: l.pid, Process: "exe", Escaped: "exe", Number: 1, Kind: "cgroup", Constraint: "CONSTRAINT_MEMCG", Machine: !k.Machine}
 		if other.Machine {
@@ -226,20 +225,20 @@ func (l *writer) nobody(k Kill) []line {
 	return []line{l.ending(k)}
 }
 
-// ending returns the line of a process that was chosen and is ending by itself.
+// ending returns the line of a chosen process that is already exiting.
 func (l *writer) ending(k Kill) line {
 	return line{text: fmt.Sprintf("%s: OOM victim %d (%s) is already exiting. Skip killing the task", k.reason(), k.PID, k.Escaped)}
 }
 
-// withoutChosen draws the death of a group of which all was overwritten until it was
-// announced.
+// withoutChosen draws a group kill of which everything up to the announcement was
+// overwritten.
 func (l *writer) withoutChosen(k Kill) []line {
 	k.Victim, k.Limit, k.Constraint, k.Machine = "/other.slice/group", "", "CONSTRAINT_MEMCG", false
 	before := len(l.step.Kills)
 	lines := l.others(k)
 	l.step.Causes[lost] = true
 	lines[0].pause = 0
-	// The chosen one is not known, and what is told begins here.
+	// The chosen process is unknown, and our report begins here.
 	var members []Kill
 	for _, m := range l.step.Kills[before:] {
 		if m.PID != k.PID {
@@ -259,8 +258,8 @@ func (l *writer) withoutChosen(k Kill) []line {
 	return append([]line{{lost: l.Between(1, 50)}}, lines...)
 }
 
-// others draws the deaths of the other processes of a group. The chosen one is
-// killed once more.
+// others draws the kills of the other processes of a group. The kernel kills the chosen
+// process a second time.
 func (l *writer) others(k Kill) (lines []line) {
 	l.step.Causes[wholeGroup] = true
 	announced := line{text: fmt.Sprintf("Tasks in %s are going to be killed due to memory.oom.group set", escape(k.Victim))}
@@ -268,7 +267,7 @@ func (l *writer) others(k Kill) (lines []line) {
 	for range l.Between(1, 3) {
 		other := k
 		other.PID, other.Process, other.Escaped = l.process(1)
-		if other.Process == "" { // its event would not name it
+		if other.Process == "" { // the event would not name the process
 			other.Process, other.Escaped = "exe", "exe"
 		}
 		other.Of = k.PID
@@ -282,7 +281,7 @@ func (l *writer) others(k Kill) (lines []line) {
 		lines = append(lines, line{text: l.death(&again, 0)})
 	}
 	if announced.pause = judge.Pick(l.Draw, 0, 0, 50*time.Millisecond, 2*time.Second); announced.pause > time.Second {
-		// The chosen one has been told of by then.
+		// The kill of the chosen process is reported by now.
 		l.kill(group[0])
 		announced.begins = group[1].PID
 		group = group[1:]

@@ -9,11 +9,11 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// kmsg is a /dev/kmsg in memory. Each opening reads it from its begin.
+// kmsg is a /dev/kmsg in memory. Each opened file reads it from the start.
 type kmsg struct {
 	mu       sync.Mutex
 	records  []Record
-	refuses  bool // the next opening fails
+	refuses  bool // the next open fails
 	reader   *kmsgFile
 	deadline time.Time
 }
@@ -24,8 +24,8 @@ func newKmsg() *kmsg { return &kmsg{} }
 type kmsgFile struct {
 	log     *kmsg
 	next    int
-	broken  error         // what reading ends with
-	changed chan struct{} // of capacity 1
+	broken  error         // error of the next read
+	changed chan struct{} // has capacity 1
 }
 
 var _ oomwatch.KmsgLog = (*kmsgFile)(nil)
@@ -49,7 +49,7 @@ func (k *kmsg) add(records []Record) {
 	k.wake()
 }
 
-// fail lets reading end with an error, and perhaps the next opening too.
+// fail makes reads fail, and the next open if refuses is set.
 func (k *kmsg) fail(refuses bool) {
 	k.mu.Lock()
 	k.reader.broken, k.refuses = syscall.EIO, refuses

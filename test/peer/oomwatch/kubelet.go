@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	_ "k8s.io/kubernetes/pkg/kubelet/oom" // for its function below
+	_ "k8s.io/kubernetes/pkg/kubelet/oom" // the linker must include the function below
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -50,7 +50,7 @@ type streamer interface {
 //go:linkname start k8s.io/kubernetes/pkg/kubelet/oom.(*realWatcher).Start
 func start(w *kubeletWatcher, ctx context.Context, ref *corev1.ObjectReference) error
 
-// kmsgParser gives the kubelet's parser a log. The other methods are never called.
+// kmsgParser passes a log to the kubelet's parser. The other methods are never called.
 type kmsgParser struct {
 	kmsgparser.Parser
 
@@ -61,9 +61,9 @@ func (p *kmsgParser) Parse() <-chan kmsgparser.Message { return parse(p.reader) 
 
 func (p *kmsgParser) Close() error { return nil }
 
-// kubeletRun is one scenario of the kubelet.
+// kubeletRun is the kubelet's side of one scenario.
 type kubeletRun struct {
-	// records is what the reader takes; closing it ends the log.
+	// records is the input of the reader. Closing it ends the log.
 	records chan string
 
 	mu    sync.Mutex
@@ -107,14 +107,14 @@ func (r *kubeletRun) Seek(int64, int) (int64, error) { return 0, nil }
 // Close implements [io.Closer].
 func (r *kubeletRun) Close() error { return nil }
 
-// tap streams what the parser finds to the kubelet's watcher, and notes it.
+// tap forwards the results of the parser to the kubelet's watcher, and records them.
 type tap struct {
 	parser *oomparser.OomParser
 	note   func(*oomparser.OomInstance)
 }
 
-// last is the process of an instance that ends the kubelet's watcher, which has no
-// end of its own.
+// last is the process of an instance that stops the test's wait for the kubelet's watcher,
+// which cannot be stopped.
 const last = "the last"
 
 func (t *tap) StreamOoms(out chan<- *oomparser.OomInstance) {
@@ -130,7 +130,7 @@ func (t *tap) StreamOoms(out chan<- *oomparser.OomInstance) {
 	out <- &oomparser.OomInstance{Pid: 1, ProcessName: last, VictimContainerName: "/"}
 }
 
-// recorder notes events.
+// recorder records events.
 type recorder struct {
 	note func(about, message string)
 }
@@ -216,7 +216,7 @@ func playKubelet(t *testing.T, w *World) (all []judge.Facts) {
 	return all
 }
 
-// addInstance adds a kill to the facts. The two cgroups have each other's name.
+// addInstance adds a kill to the facts. The kubelet's names of the two cgroups are swapped.
 func addInstance(f judge.Facts, k *oomparser.OomInstance, began time.Time) {
 	name := "kill " + strconv.Itoa(k.Pid)
 	f[name+"/process"] += k.ProcessName
@@ -226,8 +226,8 @@ func addInstance(f judge.Facts, k *oomparser.OomInstance, began time.Time) {
 	f[name+"/time"] += fmt.Sprint(k.TimeOfDeath.Sub(began).Round(time.Millisecond))
 }
 
-// addEvent adds an event to the facts, named by its process. Several of the same
-// process are in the order of their texts.
+// addEvent adds an event to the facts, named by its process. Several events of the same
+// process are sorted by their texts.
 func addEvent(f judge.Facts, about, message string) {
 	pid := message
 	for i := len(message) - 1; i >= 0 && '0' <= message[i] && message[i] <= '9'; i-- {

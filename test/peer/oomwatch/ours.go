@@ -25,7 +25,7 @@ type ours struct {
 	t     *testing.T
 	w     *World
 	began time.Time
-	nth   int // boot
+	nth   int // number of boots
 
 	mu    sync.Mutex
 	facts judge.Facts
@@ -34,7 +34,7 @@ type ours struct {
 	watcher  *oomwatch.Watcher
 	counters chan oomwatch.Observation
 	stop     func()
-	limited  *limited // over restarts
+	limited  *limited // kept over restarts
 }
 
 func playOurs(t *testing.T, w *World) (all []judge.Facts) {
@@ -51,7 +51,7 @@ func playOurs(t *testing.T, w *World) (all []judge.Facts) {
 		}
 		o.run(oomwatch.Position{})
 		if !w.History && !w.Busy {
-			time.Sleep(time.Second) // the end of an empty log is found
+			time.Sleep(time.Second) // until the watcher has found the end of an empty log
 		}
 		for i, s := range w.Steps {
 			if i > 0 || !w.History {
@@ -62,6 +62,7 @@ func playOurs(t *testing.T, w *World) (all []judge.Facts) {
 				time.Sleep(time.Until(o.at(i)))
 				o.play(s)
 				o.count(i, s)
+				o.settle(s)
 			}
 			time.Sleep(time.Until(o.at(i).Add(pause / 2)))
 			synctest.Wait()
@@ -85,16 +86,30 @@ func (o *ours) take(position string) judge.Facts {
 	return f
 }
 
-// at returns when a step is read.
+// settle records the position one second after the step's last record, if all kills of the
+// step are complete by then.
+func (o *ours) settle(s Step) {
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if !s.Settled {
+		return
+	}
+	p := o.watcher.Position()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.facts["position soon"] = fmt.Sprintf("%s %d", p.BootID, p.Sequence)
+}
+
+// at returns when the records of a step are read.
 func (o *ours) at(step int) time.Time {
 	at := o.began.Add(first + time.Duration(step)*pause)
-	if o.w.Late {
+	if o.w.Late || o.w.Behind && step == len(o.w.Steps)-1 && step > 0 {
 		at = at.Add(time.Second)
 	}
 	return at
 }
 
-// play logs the records of a step.
+// play writes the records of a step to the log.
 func (o *ours) play(s Step) {
 	var add []Record
 	flush := func() {
@@ -118,7 +133,7 @@ func (o *ours) play(s Step) {
 	}
 }
 
-// restart does what happens to the watcher.
+// restart applies the restart or failure of a step to the watcher.
 func (o *ours) restart(kind restart) {
 	if kind == none {
 		return
@@ -126,7 +141,7 @@ func (o *ours) restart(kind restart) {
 	synctest.Wait()
 	switch kind {
 	case fails, failsTwice:
-		o.log.fail(kind == failsTwice) // it is tried again in a moment
+		o.log.fail(kind == failsTwice) // the watcher retries shortly after
 	case resumes, reboots:
 		p := o.watcher.Position()
 		o.stop()
@@ -136,7 +151,7 @@ func (o *ours) restart(kind restart) {
 		}
 		o.run(p)
 		if kind == reboots {
-			time.Sleep(time.Second) // until the end of an empty log is found
+			time.Sleep(time.Second) // until the watcher has found the end of an empty log
 		}
 	case none:
 	}
@@ -186,10 +201,10 @@ func (o *ours) run(from oomwatch.Position) {
 	}
 }
 
-// more adds to a number.
+// more increases a counting fact.
 func (o *ours) more(fact string, n int) {
 	if fact == "nobody killed" && o.restartsWithin() {
-		return // what is read twice is counted twice
+		return // a record that is read twice is counted twice
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -207,7 +222,7 @@ func (o *ours) restartsWithin() bool {
 	return false
 }
 
-// pod is for the reporter.
+// pod is the pod lookup of the reporter.
 func (o *ours) pod(uid types.UID, id string) (*corev1.Pod, string, bool) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: podUID}}
 	switch {
@@ -222,7 +237,7 @@ func (o *ours) pod(uid types.UID, id string) (*corev1.Pod, string, bool) {
 	}
 }
 
-// count lets the counters of cgroups rise as the kernel does: once for each line.
+// count increases the counters of cgroups as the kernel does: once for each logged kill.
 func (o *ours) count(step int, s Step) {
 	if !o.w.Counts || !s.isCounted() {
 		return
@@ -245,7 +260,7 @@ func (o *ours) count(step int, s Step) {
 	}
 }
 
-// isCounted reports whether the counters tell nothing but what the log does.
+// isCounted reports whether the counters contain no kills besides those in the log.
 func (s Step) isCounted() bool {
 	for c := range s.Causes {
 		if c != wholeGroup && c != noName {
@@ -272,7 +287,7 @@ func (c counters) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomw
 	}
 }
 
-// addKill adds a kill to the facts, and the others of its group.
+// addKill adds a kill to the facts, and the other kills of its group.
 func (o *ours) addKill(k oomwatch.Kill) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -294,17 +309,18 @@ func (o *ours) addKill(k oomwatch.Kill) {
 			int(v.PageTableBytes >> 10), v.OOMScoreAdj,
 		})
 		o.facts[name+"/sequence"] += strconv.FormatUint(k.Sequence, 10)
+		o.facts[name+"/time with lag"] = o.w.withLag(len(o.w.Steps)-1, v.PID, k.Time.Sub(o.began))
 	}
 }
 
-// twice adds a fact that is compared with what the kubelet tells of the log and of the
-// plain one.
+// twice adds a fact that is compared with the kubelet's report about both the real and the
+// plain log.
 func (o *ours) twice(name, value string) {
 	o.facts[name] += value
 	o.facts[plainly+name] += value
 }
 
-// addEvent adds an event. One about the node is compared twice.
+// addEvent adds an event. An event of the node is compared twice.
 func (o *ours) addEvent(about, message string) {
 	if about == "pod event" {
 		o.limited.expect()

@@ -15,8 +15,8 @@ type (
 
 const doc = "oomwatch/doc.go"
 
-// right makes a predicate: ours tells what the kubelet tells of the plain log, and
-// explains decides why the kubelet does not tell that of this one.
+// right makes a predicate: it requires that our report equals the kubelet's report about the
+// plain log. explains decides why the kubelet's report about the real log differs.
 func right(explains func(scene, Step) bool) func(scene) bool {
 	return func(s scene) bool {
 		if s.Step >= len(s.World.Steps) || !isTold(s.Fact) {
@@ -28,14 +28,14 @@ func right(explains func(scene, Step) bool) func(scene) bool {
 	}
 }
 
-// isTold reports whether the kubelet may tell a fact.
+// isTold reports whether the kubelet can report a fact.
 func isTold(fact string) bool {
 	_, field, _ := strings.Cut(fact, "/")
 	return strings.HasPrefix(fact, "event ") ||
 		strings.HasPrefix(fact, "kill ") && slices.Contains([]string{"process", "victim cgroup", "limit cgroup", "constraint", "time"}, field)
 }
 
-// about is right for facts about a kill.
+// about applies right to facts about a kill.
 func about(explains func(scene, Kill) bool) func(scene) bool {
 	return right(func(s scene, step Step) bool {
 		k, ok := step.find(s.Fact)
@@ -43,16 +43,16 @@ func about(explains func(scene, Kill) bool) func(scene) bool {
 	})
 }
 
-// by is right for steps with a cause. What the kubelet makes of the log then depends
-// on the lines around.
+// by applies right to steps with a cause. The kubelet's report then depends on the
+// surrounding lines.
 func by(c cause) func(scene) bool {
 	return right(func(s scene, step Step) bool {
-		// The kubelet takes a dump without a death for the begin of the next.
+		// The kubelet treats a dump without a death as the beginning of the next dump.
 		return step.Causes[c] || (c == noDeath || c == noName) && s.Step > 0 && s.World.Steps[s.Step-1].Causes[c]
 	})
 }
 
-// untold is by, where the kubelet tells nothing of a kill.
+// untold is by for kills that the kubelet does not report.
 func untold(c cause, of func(Kill) bool) func(scene) bool {
 	return right(func(s scene, step Step) bool {
 		k, ok := step.find(s.Fact)
@@ -79,19 +79,19 @@ func startRules() []rule {
 				for _, step := range s.World.Steps[:s.Step+1] {
 					over = over || step.lost() > 0
 				}
-				// What it had begun to read it tells, without a process.
+				// The kubelet reports the part of a dump that it has read, without a process.
 				return over && (s.Kubelet == "" || strings.HasPrefix(s.Fact, "kill 0/") || s.Fact == "event without a process")
 			}),
 		},
 	}
 }
 
-// dated returns what the clock of the log says at a time.
+// dated returns the time of the log's clock at a time.
 func (w *World) dated(at time.Duration) time.Duration {
 	return at - at*time.Duration(w.Drift)/1e6
 }
 
-// isAbout reports whether a text is a time, to the millisecond.
+// isAbout reports whether a text is a time that equals want to the millisecond.
 func isAbout(text string, want time.Duration) bool {
 	at, err := time.ParseDuration(text)
 	return err == nil && (at-want).Abs() <= 2*time.Millisecond
@@ -105,6 +105,18 @@ func killRules() []rule {
 			Explains: about(func(s scene, k Kill) bool {
 				return s.World.Drift != 0 && strings.HasSuffix(s.Fact, "/time") && isAbout(s.Kubelet, s.World.dated(k.At))
 			}),
+		},
+		{
+			Name: "late records", Class: judge.Deliberate, Doc: doc,
+			Sentence: "For a kill that is read late, the time that ours reports may be too late by up to 1/2000 of the time since the last record, because the log's clock may have drifted by that much; the kubelet uses the time in the log.",
+			Explains: func(s scene) bool {
+				if s.Step >= len(s.World.Steps) {
+					return false
+				}
+				k, ok := s.World.Steps[s.Step].find(s.Fact)
+				lag := s.World.lag(s.Step, k.At)
+				return ok && lag > 0 && strings.HasSuffix(s.Fact, "/time") && isAbout(s.Kubelet, k.At) && isAbout(s.Ours, k.At+lag)
+			},
 		},
 		{
 			Name: "time of a kill for the machine", Class: judge.KubeletDefect, Doc: doc,

@@ -8,11 +8,11 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// figures are what the log says of a process beside its name. Sizes are in KiB.
+// figures are the log's figures about a process. Sizes are in KiB.
 type figures struct{ User, Total, Anon, File, Shmem, Pages, Adjusted int }
 
-// plain returns a log of the same kills that the kubelet's parser reads without a
-// mistake: each has a dump of its own, in the form that it knows.
+// plain returns a log of the same kills that the kubelet's parser reads correctly: each kill
+// has a separate dump in the form that the parser supports.
 func (s Step) plain() (records []Record) {
 	add := func(k Kill, format string, args ...any) {
 		records = append(records, Record{Text: fmt.Sprintf("4,1,%d,-;%s\n", k.At.Microseconds(), fmt.Sprintf(format, args...))})
@@ -25,7 +25,7 @@ func (s Step) plain() (records []Record) {
 	return records
 }
 
-// hidden returns a text with all escaped that could mislead an expression.
+// hidden escapes all characters of a text that could confuse a regular expression.
 func hidden(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -49,7 +49,7 @@ func shown(s string) string {
 	return strings.Join(parts, "")
 }
 
-// printable replaces what can't be printed: here, that is all that is escaped.
+// printable replaces unprintable characters. In this test these are all escaped characters.
 func printable(r rune) rune {
 	if r < ' ' || r > '~' {
 		return '\uFFFD'
@@ -57,12 +57,12 @@ func printable(r rune) rune {
 	return r
 }
 
-// plainly is how facts begin that compare ours with what the kubelet tells of the plain
-// log.
+// plainly is the prefix of facts that compare our report with the kubelet's report about the
+// plain log.
 const plainly = "plainly "
 
-// addPlain adds what the kubelet tells of the plain log, but for events about the others
-// of a group.
+// addPlain adds the kubelet's report about the plain log, without the events about other
+// members of a group.
 func (s Step) addPlain(f, told judge.Facts) {
 	members := map[string]bool{}
 	for _, k := range s.Kills {
@@ -80,7 +80,7 @@ func (s Step) addPlain(f, told judge.Facts) {
 	}
 }
 
-// addMore adds what the kubelet never tells, as the world has it.
+// addMore adds the facts that the kubelet never reports, from the world.
 func (w *World) addMore(f judge.Facts, step int) {
 	s := w.Steps[step]
 	f["position"] = fmt.Sprintf("%s %d", w.boot(step), s.Last)
@@ -90,6 +90,9 @@ func (w *World) addMore(f judge.Facts, step int) {
 	}
 	if step == 0 && w.History {
 		return
+	}
+	if s.Settled {
+		f["position soon"] = f["position"]
 	}
 	if s.Restart == fails || s.Restart == failsTwice {
 		f["failures"] = "kmsg: read the kernel's log: input/output error; "
@@ -103,6 +106,7 @@ func (w *World) addMore(f judge.Facts, step int) {
 		f[name+"/number"] = strconv.Itoa(k.Number)
 		f[name+"/figures"] = fmt.Sprint(k.Figures)
 		f[name+"/sequence"] = strconv.Itoa(k.Sequence)
+		f[name+"/time with lag"] = w.withLag(step, k.PID, k.At+w.lag(step, k.At))
 		if message := w.podMessage(k); k.Of == 0 && message != "" {
 			addEvent(f, "pod event", message)
 		}
@@ -115,7 +119,7 @@ func (w *World) addMore(f judge.Facts, step int) {
 	}
 }
 
-// boot returns which boot a step is of.
+// boot returns the boot ID of a step.
 func (w *World) boot(step int) string {
 	n := 0
 	for _, s := range w.Steps[:step+1] {
@@ -126,7 +130,7 @@ func (w *World) boot(step int) string {
 	return "boot " + strconv.Itoa(n)
 }
 
-// podMessage returns the event about the pod, if there is to be one.
+// podMessage returns the message of the pod's event, or "" if there is no event.
 func (w *World) podMessage(k Kill) string {
 	cgroup := k.Victim
 	if !isOfPod(cgroup) {
@@ -159,12 +163,12 @@ func (w *World) podMessage(k Kill) string {
 	}
 }
 
-// isOfPod reports whether a cgroup is one of those of the world's pod or container.
+// isOfPod reports whether a cgroup belongs to the world's pod or container.
 func isOfPod(cgroup string) bool {
 	return strings.Contains(cgroup, "pod"+podUID) || strings.Contains(cgroup, "-pod"+strings.ReplaceAll(podUID, "-", "_")) || strings.Contains(cgroup, container)
 }
 
-// message returns the event about the node.
+// message returns the message of the node's event.
 func (k Kill) message(process string) string {
 	if process == "" {
 		return "Warning SystemOOM System OOM encountered"

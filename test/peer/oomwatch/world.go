@@ -8,24 +8,26 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A World is a kernel's log and the kills that it tells of.
+// A World is a kernel log and the kills in it.
 type World struct {
-	// History says that the first step was logged before the start.
+	// History is set if the first step was logged before the start.
 	History bool
-	// Busy says that the log is never quiet in the first seconds, which are a step.
+	// Busy is set if the log is never quiet in the first seconds, which are one step.
 	Busy bool
-	// Drift is how much slower the clock of the log is than time, in millionths. Late
-	// says that records are read a second after they were logged.
+	// Drift is how much slower the log's clock is than real time, in millionths. Late is set
+	// if records are read a second after they were logged.
 	Drift int64
 	Late  bool
-	// Counts says that the counters of cgroups are watched too.
+	// Behind is set if the last step is read a second late, and the earlier steps in time.
+	Behind bool
+	// Counts is set if the watcher also reads the counters of cgroups.
 	Counts bool
-	// Pod is what is known of the pod of a cgroup.
+	// Pod is the agent's knowledge of the pod of a cgroup.
 	Pod   known
 	Steps []Step
 }
 
-// known is what is known of a pod.
+// known is an agent's knowledge of a pod.
 type known string
 
 const (
@@ -35,30 +37,32 @@ const (
 	nilPod      known = "no pod"
 )
 
-// A Step is what is logged at about the same time.
+// A Step is the records that are logged at about the same time.
 type Step struct {
 	Records []Record
 	Kills   []Kill
 	Causes  map[cause]bool
-	// Nobody counts dumps after which nobody was killed.
+	// Nobody counts dumps without a kill.
 	Nobody int
-	// Restart is what happens to the watcher before record At.
+	// Restart is the restart or failure of the watcher before record At.
 	Restart restart
 	At      int
 	// Last is the number of the last record.
 	Last int
+	// Settled is set if all kills of the step are complete a second after Last.
+	Settled bool
 }
 
-// A Record is one of the log.
+// A Record is a record of the log.
 type Record struct {
 	Text string
-	// Pause is the time between the record before it and this one.
+	// Pause is the time between the previous record and this one.
 	Pause time.Duration
-	// Lost counts records before this one that were overwritten.
+	// Lost counts the overwritten records before this one.
 	Lost int
 }
 
-// A restart is what happens to ours.
+// A restart is a restart or a failure of our watcher.
 type restart string
 
 const (
@@ -69,38 +73,38 @@ const (
 	reboots    restart = "another boot"
 )
 
-// pause is the time from one step to the next, and first that before the first.
+// first is the time before the first step, and pause the time between steps.
 const (
 	first = 2 * time.Second
 	pause = time.Minute
 )
 
-// A Kill is a process that the kernel killed, as the log tells of it.
+// A Kill is a process that the kernel killed, as described in the log.
 type Kill struct {
 	PID           int
-	Process       string // as it is called
-	Escaped       string // as the log has it
+	Process       string // its real name
+	Escaped       string // its name in the log
 	Victim, Limit string // cgroups
 	Constraint    string
-	// Machine says that the machine had no memory left.
+	// Machine is set if the machine had no memory left.
 	Machine bool
 	// Of is the process that the kernel chose, if it killed a whole group.
 	Of int
-	// Kind, Number and Figures are what the kubelet does not tell: whose memory ran
-	// out, how many processes were killed at once, and what the log says of this one.
+	// Kind, Number and Figures are not reported by the kubelet: whose memory ran out, the
+	// number of processes killed at once, and the log's figures about this one.
 	Kind    string
 	Number  int
 	Figures figures
-	// Sequence and At are the record that tells of it first, and its time.
+	// Sequence and At are the number and the time of the first record about the kill.
 	Sequence int
 	At       time.Duration
-	// Again says that a group's chosen process is told of twice.
+	// Again is set if the log reports the kill of a group's chosen process twice.
 	Again bool
 	// Wait is the time from the choice of the process to its death.
 	Wait time.Duration
 }
 
-// A cause is what the kubelet gets wrong.
+// A cause is a property of the log that the kubelet reads incorrectly.
 type cause string
 
 const (
@@ -133,19 +137,56 @@ func newWorld(d *judge.Draw) *World {
 	}
 	w.Busy = !w.History && d.Chance(3)
 	l.drift = w.Drift
-	odd := d.Int(4) // how odd the logs are: 0 is not at all
+	odd := d.Int(4) // degree of unusual content; 0 means only usual content
+	if w.Behind = !w.Late && w.Drift == 0 && d.Chance(40); w.Behind {
+		odd = 0
+	}
 	for i := range d.Between(1, 5) {
 		if i == 0 && w.Busy {
 			w.Steps = append(w.Steps, l.busy())
 			continue
 		}
-		w.Steps = append(w.Steps, l.draw(i, odd, w.Late))
+		w.Steps = append(w.Steps, l.draw(i, odd, w.Late, w.Behind))
 	}
 	return w
 }
 
-// busy draws a step without a quiet moment, which is longer than ours looks for the end
-// of the log.
+// lag returns how much too late our watcher dates the records of a step. It allows for the
+// drift of the log's clock since the previous step, and the records of this step are read a
+// second late.
+func (w *World) lag(step int, at time.Duration) time.Duration {
+	const rate = 2000 // the inverse of the drift
+	before := step - 1
+	if !w.Behind || step < len(w.Steps)-1 || before < 0 || before == 0 && w.History {
+		return 0
+	}
+	read := first + time.Duration(before)*pause
+	if before == 0 && w.Busy {
+		for _, r := range w.Steps[0].Records {
+			read += r.Pause
+		}
+	}
+	return (at + time.Second - read) / rate
+}
+
+// withLag compares our time of a kill that is read late with the expected time. It returns
+// "right" or the time, and an empty text for other kills.
+func (w *World) withLag(step, pid int, at time.Duration) string {
+	for _, k := range w.Steps[step].Kills {
+		lag := w.lag(step, k.At)
+		switch {
+		case k.PID != pid || lag == 0:
+		case (at - k.At - lag).Abs() <= 2*time.Millisecond:
+			return "right"
+		default:
+			return at.String()
+		}
+	}
+	return ""
+}
+
+// busy draws a step without a quiet moment that is longer than our watcher searches for the
+// end of the log.
 func (l *writer) busy() Step {
 	s := Step{Causes: map[cause]bool{}}
 	l.step, l.at = &s, first
@@ -160,13 +201,13 @@ func (l *writer) busy() Step {
 	return s
 }
 
-func (l *writer) draw(number, odd int, late bool) Step {
+func (l *writer) draw(number, odd int, late, behind bool) Step {
 	s := Step{Causes: map[cause]bool{}}
 	l.step, l.at = &s, first+time.Duration(number)*pause
 	if odd == 3 && number > 0 && l.Chance(6) {
 		l.lose(l.Between(1, 1000))
 	}
-	if number > 0 && l.Chance(20) {
+	if number > 0 && !behind && l.Chance(20) {
 		s.Restart = judge.Pick(l.Draw, resumes, fails, failsTwice, reboots)
 	}
 	if s.Restart == reboots {
@@ -176,7 +217,7 @@ func (l *writer) draw(number, odd int, late bool) Step {
 	dumps := [][]line{l.dump(odd)}
 	if odd > 1 && l.Chance(35) {
 		dumps = append(dumps, l.dump(odd))
-		// Else nothing ties a dump's lines to each other.
+		// Otherwise nothing connects the lines of a dump.
 		tied := !s.Causes[wholeGroup] && !s.Causes[noDump] && !s.Causes[lost]
 		if tied && l.Chance(40) {
 			s.Causes[interleaved] = true
@@ -196,16 +237,45 @@ func (l *writer) draw(number, odd int, late bool) Step {
 			l.print(line, odd)
 		}
 	}
+	if s.Settled = s.isSettled(); s.Settled && odd == 3 && l.Chance(15) {
+		l.end()
+		paused = true
+	}
 	s.Last = l.sequence
-	// What is read late is dated late if the clock of the log may drift.
+	// Records that are read late are dated late if the log's clock may drift.
 	if (s.Restart == resumes || s.Restart != none && s.Restart != reboots && late) && !paused && s.lost() == 0 {
 		s.At = l.Int(len(s.Records) + 1)
 	}
 	return s
 }
 
-// crowd draws more choices at a time than ours keeps, or just as many. Then the oldest is
-// forgotten, and its death is one out of nothing.
+// isSettled reports whether all kills of the step's dumps are complete shortly after the last
+// record.
+func (s Step) isSettled() bool {
+	return !s.Causes[noDump] && !s.Causes[noDeath] && !s.Causes[interleaved] && s.lost() == 0
+}
+
+// end adds records after all kills of the step are complete: missing records, or a summary
+// without an end.
+func (l *writer) end() {
+	const quiet = 500 * time.Millisecond // the watcher waits for nothing that was logged longer ago
+	if l.Chance(50) {
+		l.lose(l.Between(1, 20))
+		l.record(6, "-", "eth0: link becomes ready", "", quiet)
+		return
+	}
+	l.step.Causes[torn] = true
+	l.record(4, "-", "oom-kill:constraint=CONSTRAINT_NONE,nodemask=0", "", quiet)
+	parts := judge.Pick(l.Draw, 10, 9, 2)
+	for range parts {
+		l.record(4, "c", strings.Repeat(",0-1", 240), "", 0) // about the maximum that the kernel writes at once
+	}
+	const kept = 9 // more parts than our watcher buffers
+	l.step.Settled = parts >= kept
+}
+
+// crowd draws more open choices than our watcher stores, or just as many. If there are more,
+// the watcher drops the oldest, and the later death has no choice.
 func (l *writer) crowd() (lines []line) {
 	const most = 64
 	l.step.Kills, l.step.Nobody = nil, 0
@@ -243,7 +313,7 @@ func (l *writer) lose(n int) {
 	l.step.Records = append(l.step.Records, Record{Lost: n})
 }
 
-// mix returns the lines of two dumps in an order of both.
+// mix interleaves the lines of two dumps. The order within each dump is preserved.
 func (l *writer) mix(a, b []line) (all []line) {
 	for len(a) > 0 && len(b) > 0 {
 		if l.Chance(50) {
@@ -255,7 +325,7 @@ func (l *writer) mix(a, b []line) (all []line) {
 	return append(append(all, a...), b...)
 }
 
-// print logs a line of the kernel, and sometimes what others log.
+// print logs a line of the kernel, and sometimes an unrelated line.
 func (l *writer) print(line line, odd int) {
 	if odd > 0 && l.Chance(5) {
 		l.noise()
@@ -280,7 +350,7 @@ func (l *writer) print(line line, odd int) {
 	l.record(priority, "-", line.text, tail, line.pause)
 }
 
-// noted notes where a kill begins in the log: at the line that was just logged.
+// noted records where a kill begins in the log: at the line that was just logged.
 func (l *writer) noted(line line) {
 	for i := range l.step.Kills {
 		if k := &l.step.Kills[i]; line.begins != 0 && (k.PID == line.begins || k.Of == line.begins) {
@@ -289,8 +359,8 @@ func (l *writer) noted(line line) {
 	}
 }
 
-// parts returns where the kernel may break a line off: this one it writes in several
-// parts.
+// parts returns the offsets at which the kernel may split a line: it writes this line in
+// several parts.
 func parts(line string) (ends []int) {
 	for _, next := range []string{",cpuset=", ",oom_memcg=/", ",global_oom", ",task_memcg=/", ",task="} {
 		if at := strings.LastIndex(line, next); at > 0 && strings.HasPrefix(line, "oom-kill:") {
@@ -307,8 +377,8 @@ func (l *writer) record(priority int, flags, text, tail string, after time.Durat
 	l.step.Records = append(l.step.Records, Record{Pause: after, Text: fmt.Sprintf("%d,%d,%d,%s;%s\n%s", priority, l.sequence, stamp.Microseconds(), flags, text, tail)})
 }
 
-// kernelNoise logs a line of the kernel between dumps that is about no kill, though it
-// looks a little like one.
+// kernelNoise logs a line of the kernel between dumps that resembles a kill but is not about
+// one.
 func (l *writer) kernelNoise() {
 	l.record(4, "-", judge.Pick(l.Draw,
 		"driver: Killed process 70001 (x) total-vm:1kB", "Killed process many (x) total-vm:1kB", "Killed process 70002",
@@ -317,14 +387,14 @@ func (l *writer) kernelNoise() {
 		"oom-kill:constraint=X,nodemask=0,global_oom,task_memcg=/,task=x,pid=y,uid=0", "the disk is ill", "task /x killed as a result of limit of /y"), "", 0)
 }
 
-// noise logs what is no line of the kernel about memory.
+// noise logs a line that is not a kernel message about memory.
 func (l *writer) noise() {
 	switch l.Int(5) {
 	case 0:
 		l.record(6, "-", "eth0: link becomes ready", "", 0)
-	case 1: // its number is not missed: a record that is missing may be one that mattered
+	case 1: // the record keeps its sequence number: a gap could hide an important record
 		l.step.Records = append(l.step.Records, Record{Text: judge.Pick(l.Draw, "", "rubbish\n", "6;no header\n", "6,x,1,-;bad\n", "x,1,1,-;bad\n", "6,1,x,-;bad\n", "6,1,1,-", ",1,1,-;bad\n", "6,1")})
-	case 2: // a program, which can't be the kernel
+	case 2: // a program, which the kernel log marks as such
 		l.record(30, "-", "systemd[1]: kubelet.service: A process of this unit has been killed by the OOM killer.", "", 0)
 	case 3:
 		l.record(6, "-", "oom_reaper: reaped process 9 (exe), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB", "", 0)

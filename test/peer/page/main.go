@@ -1,11 +1,11 @@
-// Command page writes the results of the comparisons with the kubelet to docs/how-we-know.md and to
-// one line of README.md.
+// Command page writes the results of the comparisons with the kubelet to docs/how-we-know.md
+// and to one line of README.md.
 //
 //	go run ./page
 //
-// It reads the records, the mutation tables and the coverage of each comparison
-// from the testdata folders beside it. Run it in test/peer, after a long run or a
-// change of rules. A test checks that the pages are up to date.
+// It reads the records, the mutation tables and the coverage of each comparison from the
+// testdata directories. Run it in test/peer, after a long run or a change of rules. A test
+// checks that the pages are up to date.
 package main
 
 import (
@@ -60,15 +60,15 @@ func render(root string) (map[string]string, error) {
 	}, nil
 }
 
-// A result is what the repository keeps of one comparison.
+// A result is the recorded results of one comparison.
 type result struct {
 	judge.Record
 	folder    string // below test/peer
-	mutations string // the table's line of figures, or empty
-	coverage  string // the report's line of figures, or empty
+	mutations string // the line of figures in the mutation table, or empty
+	coverage  string // the line of figures in the coverage report, or empty
 }
 
-// readResults reads all records, by name.
+// readResults reads all records, sorted by name.
 func readResults(dir string) (all []result, err error) {
 	var paths []string
 	for _, pattern := range []string{"*/testdata/*.json", "*/*/testdata/*.json"} {
@@ -84,7 +84,7 @@ func readResults(dir string) (all []result, err error) {
 			return nil, err
 		}
 		if folder == "judge" {
-			continue // a toy
+			continue // the trivial peer of package judge's tests
 		}
 		r, err := judge.ReadRecord(path)
 		if err != nil {
@@ -103,8 +103,8 @@ func readResults(dir string) (all []result, err error) {
 	return all, nil
 }
 
-// firstLine returns the first line with a text in a file beside a record. A file
-// that does not exist has none.
+// firstLine returns the first line that contains text, in a file next to a record. It returns
+// "" if the file does not exist.
 func firstLine(record, name, text string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(filepath.Dir(record), name))
 	if os.IsNotExist(err) {

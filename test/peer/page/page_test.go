@@ -13,8 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestPages_AreUpToDate checks that the pages in the repository are those that the
-// records make.
+// TestPages_AreUpToDate checks that the pages in the repository agree with the records.
 func TestPages_AreUpToDate(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	pages, err := render(root)
@@ -22,9 +21,9 @@ func TestPages_AreUpToDate(t *testing.T) {
 	for name, want := range pages {
 		have, err := os.ReadFile(filepath.Join(root, name))
 		require.NoError(t, err)
-		require.Equal(t, want, string(have), "%s: run make peer-page", name)
+		require.Equal(t, want, string(have), "%s is out of date: run make peer-page", name)
 	}
-	require.Contains(t, pages[readmePath], lineBegin, "README.md has no place for the line")
+	require.Contains(t, pages[readmePath], lineBegin, "README.md has no marks for the generated line")
 }
 
 func sample() []result {

@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// classes are all classes, in the order of the page.
+// classes returns all classes, in the order of the page.
 func classes() []judge.Class {
 	return []judge.Class{judge.Deliberate, judge.KubeletDefect, judge.ArbitraryOrder}
 }
@@ -54,7 +54,8 @@ The last three columns give the number of rules of each class, and how many diff
 		"    make peer-long N=200000       # hours; continues where it stopped\n" +
 		"    cd test/peer/eviction && PEER_SEED=7 go test -v .    # one scenario, with every fact of both sides\n" + `
 The comparisons are themselves tested: ` + "`make peer-mutate`" + ` changes one comparison, constant, return, assignment or field of our decision code at
-a time, and each such mutation must be found. ` + "`make peer-cover`" + ` reports which statements of the decision code the comparison reaches.
+a time. Each such mutation must be found, by the comparison or by our own tests, which cover what the kubelet does not have. A mutation that neither
+finds stands in the table with the reason. ` + "`make peer-cover`" + ` reports which statements of the decision code the comparison reaches.
 
 `)
 	for _, r := range results {
@@ -63,8 +64,8 @@ a time, and each such mutation must be found. ` + "`make peer-cover`" + ` report
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// differences returns how many rules of a class a comparison has, and how often
-// they explained a difference.
+// differences returns how many rules of a class a comparison has, and how many differences
+// they explained.
 func differences(r result, class judge.Class) string {
 	rules, count := 0, 0
 	for _, rule := range r.Rules {
@@ -118,7 +119,7 @@ func times(n int) string {
 	return thousands(n) + " times"
 }
 
-// thousands prints a number with a comma between each three digits.
+// thousands prints a number with thousands separators.
 func thousands(n int) string {
 	digits := []byte(fmt.Sprint(n))
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -127,7 +128,7 @@ func thousands(n int) string {
 	return string(digits)
 }
 
-// Marks in README.md around the line that this program writes.
+// The marks around the generated line in README.md.
 const (
 	lineBegin = "<!-- peer -->"
 	lineEnd   = "<!-- /peer -->"

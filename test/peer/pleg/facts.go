@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A view is a pod's status as either side shows it, newest first.
+// A view is a pod's status on either side. Sandboxes and containers are sorted newest first.
 type view struct {
 	uid        string
 	name       string // namespace and name
@@ -17,7 +17,7 @@ type view struct {
 	containers []containerView
 	err        error
 	stale      bool
-	runs       bool // or may run
+	runs       bool // it is running or its state is unknown
 }
 
 type sandboxView struct{ id, text string }
@@ -26,7 +26,7 @@ type containerView struct {
 	id, name string
 	restarts int
 	text     string
-	active   bool // in the newest sandbox, which is ready
+	active   bool // it belongs to the newest sandbox, which is ready
 }
 
 // facts adds what a status shows to the facts of a pod.
@@ -65,11 +65,11 @@ func (v view) facts(f judge.Facts, pod string) {
 	}
 }
 
-// An event is one of either side.
+// An event is a pod lifecycle event of either side.
 type event struct{ pod, kind, id string }
 
-// addEvents adds events to the facts: those of each object in their order, and the
-// requests to look at a pod.
+// addEvents adds events to the facts: those of each object in order, and the requests to sync
+// a pod.
 func addEvents(f judge.Facts, events []event) {
 	for _, e := range events {
 		name := "pod " + e.pod + "/events of " + e.id
@@ -80,7 +80,7 @@ func addEvents(f judge.Facts, events []event) {
 	}
 }
 
-// received says whether a waiter received what the cache has.
+// received reports, as text, whether a waiter received the cached status.
 func received(pod string, got, has view) string {
 	facts := func(v view) judge.Facts {
 		f := judge.Facts{}

@@ -42,8 +42,8 @@ func relistPod(g *kubeletpleg.GenericPLEG, uid types.UID)
 //go:linkname getIfNewerThan k8s.io/kubernetes/pkg/kubelet/container.(*cache).getIfNewerThan
 func getIfNewerThan(cache unsafe.Pointer, uid types.UID, t time.Time) unsafe.Pointer
 
-// A switchboard is the runtime service of the kubelet's runtime manager, which is
-// made once for all scenarios.
+// A switchboard is the runtime service of the kubelet's runtime manager. One runtime manager
+// serves all scenarios.
 type switchboard struct {
 	cri.RuntimeService
 	*node
@@ -75,8 +75,8 @@ type kubelet struct {
 	runtime kubecontainer.Runtime
 }
 
-// newKubelet makes the kubelet's runtime manager over a runtime that is switched
-// with each scenario.
+// newKubelet creates the kubelet's runtime manager over a runtime that each scenario
+// replaces.
 func newKubelet(t *testing.T) *kubelet {
 	t.Helper()
 	k := &kubelet{board: &switchboard{node: newNode(&World{})}}
@@ -94,7 +94,7 @@ func newKubelet(t *testing.T) *kubelet {
 	return k
 }
 
-// kubeletRun is one scenario of the kubelet.
+// kubeletRun is the kubelet's side of one scenario.
 type kubeletRun struct {
 	w       *World
 	began   time.Time
@@ -105,7 +105,7 @@ type kubeletRun struct {
 	waiters []*waiting
 }
 
-// waiting is a waiter of either side. A receipt is sent at most once.
+// waiting is a waiter of either side. It receives at most one status.
 type waiting struct {
 	Waiter
 	receipt chan view
@@ -128,7 +128,7 @@ func (k *kubelet) play(t *testing.T, w *World) (all []judge.Facts) {
 		for i := range w.Steps {
 			all = append(all, r.step(t, i))
 		}
-		r.cache.UpdateTime(time.Now().Add(1000 * time.Hour)) // lets all waiters go
+		r.cache.UpdateTime(time.Now().Add(1000 * time.Hour)) // releases all waiters
 	})
 	return all
 }
@@ -166,7 +166,7 @@ func (r *kubeletRun) step(t *testing.T, i int) judge.Facts {
 		r.freshness(f, "meanwhile/", i)
 		if sm := r.w.model.steps[i]; sm.slowForKubelet() {
 			for uid, e := range sm.pods {
-				if e.kubeletInspected { // before the slow one or after it, as a map has them: let it be after
+				if e.kubeletInspected { // the kubelet inspects pods in the order of a map; assume that this pod comes after the slow one
 					f["meanwhile/pod "+uid+"/as new as"] = before["meanwhile/pod "+uid+"/as new as"]
 				}
 			}
@@ -203,12 +203,13 @@ func (r *kubeletRun) wait(w Waiter) {
 	}
 }
 
-// freshness adds how new the cache is, and what waiters have received.
+// freshness adds how new the cached statuses are, and the statuses that waiters received.
 func (r *kubeletRun) freshness(f judge.Facts, prefix string, step int) {
 	synctest.Wait()
 	for _, uid := range uids() {
 		f[prefix+"pod "+uid+"/as new as"] = freshness(r.w, step, func(at time.Duration) bool {
-			// The kubelet wants newer, ours is content with as new as: see package podcache.
+			// The kubelet requires a newer time, ours an equal or newer time: see package
+			// podcache.
 			least := r.began.Add(at - 1)
 			return getIfNewerThan(reflect.ValueOf(r.cache).UnsafePointer(), types.UID(uid), least) != nil
 		})
@@ -232,7 +233,7 @@ func (w *waiting) add(f judge.Facts, i int, has func(string) view) {
 	f[fmt.Sprintf("pod %s/waiter %d", w.Pod, i)] = cmp.Or(w.result, "waits")
 }
 
-// freshness returns the newest of the times of all steps that a status is as new as.
+// freshness returns the newest step whose time the status is not older than.
 func freshness(w *World, step int, fresh func(time.Duration) bool) string {
 	for i := step; i >= 0; i-- {
 		if fresh(w.Steps[i].At) {

@@ -14,59 +14,62 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A model computes, for the rules, what each side should do where the two differ
-// on purpose: which pod is inspected when, and what is known of it.
+// A model computes, for the rules, the results of both sides where they differ on purpose:
+// which pod is inspected when, and its resulting status.
 type model struct {
 	steps []stepModel
 }
 
 type stepModel struct {
 	pods   map[string]expectation
-	gauges map[string]int // as the kubelet's, which never return to 0
+	gauges map[string]int // like those of the kubelet, which never return to 0
 	counts map[string]int
 	cause  string // why the last list before this step failed
-	// strays says that the last list had objects of no pod, and runs how many pods run
-	// for ours and for the kubelet.
+	// strays is set if the last list had objects without a pod. The next fields count the
+	// running pods by our rule and by the kubelet's.
 	strays bool
 	runs   [2]int
-	report judge.Facts // what ours tells of itself
+	report judge.Facts // results, errors and counters of our Generator
 }
 
-// An expectation is what the model has of one pod after one step.
+// An expectation is the model's result for one pod after one step.
 type expectation struct {
 	ours, kubelet map[string]string // events by object
-	facts         judge.Facts       // of ours' status
-	fresh, old    string            // ours and the kubelet's "as new as"
+	facts         judge.Facts       // facts of our status
+	fresh, old    string            // freshness on our side and on the kubelet's
 
-	// failed and kubeletFailed say that the last inspection failed; late that it did
-	// because of its deadline, and waits that ours does not inspect before a time.
+	// failed and kubeletFailed are set if the last inspection failed. late is set if ours
+	// exceeded its deadline, and waits if ours is in back-off.
 	failed, kubeletFailed, late, waits bool
-	// parted says why the sides have delivered up to different states.
+	// parted is the reason for which the two sides have delivered events up to different
+	// states.
 	parted string
-	// bare says that objects of the pod have or had no labels.
+	// bare is set if objects of the pod have or had no labels.
 	bare bool
-	// gone says that ours knows by a relist of that pod that it is gone.
+	// gone is set if our relist of this pod found that it does not exist.
 	gone bool
-	// settles says that ours asked again for a status that contradicted the list.
+	// settles is set if our Generator repeated a status call whose result contradicted the
+	// list.
 	settles bool
-	// changes says that ours inspected the pod because of a listed change.
+	// changes is set if our Generator inspected the pod because of a listed change.
 	changes bool
-	// onlyChanged says that nothing but changes without an event were found.
+	// onlyChanged is set if all changes found are changes without an event.
 	onlyChanged, reinspected bool
 	known, kubeletKnown      map[string]Object
 	listed                   []Object
-	before                   judge.Facts // ours' of the step before
+	before                   judge.Facts // our facts of the previous step
 	ipSource                 string
-	// inspected and kubeletInspected say who inspected the pod in this step.
+	// inspected and kubeletInspected are set if the side inspected the pod in this step.
 	inspected, kubeletInspected bool
-	// slow says that the inspection takes its time, or has to wait for others as is
-	// queued. It takes so many seconds without that, and again says that one failed before.
+	// slow is set if the inspection is slow, or queued behind others, in which case queued is
+	// set. seconds is its duration without queueing, and again is set if an inspection failed
+	// before.
 	slow, slowForKubelet, queued, again bool
 	took                                int
 	changed                             []string // objects that changed without an event
 }
 
-// podModel is what the model keeps of a pod.
+// podModel is the model's state of a pod.
 type podModel struct {
 	exists               bool
 	delivered            map[string]int32 // classes
@@ -92,8 +95,8 @@ type podModel struct {
 	late              bool
 	bare              bool
 	listed            []Object
-	// contradicted says that an object had another state in the list at inspectedAt than in
-	// the status.
+	// contradicted is set if the list at inspectedAt had another state of an object than the
+	// status.
 	contradicted bool
 	inspectedAt  time.Duration
 }
@@ -148,7 +151,7 @@ func newModel(w *World) *model {
 	return m
 }
 
-// lists returns what a look sees, or nil.
+// lists returns the result of a list call, or nil if it fails.
 func (n *node) lists(s Step) *[]Object {
 	if s.Look.None || s.Look.Fails == "sandboxes" {
 		return nil
@@ -162,7 +165,7 @@ func (n *node) lists(s Step) *[]Object {
 	return &all
 }
 
-// kubeletObjects returns what the kubelet takes for a pod's of a list: containers by
+// kubeletObjects returns the listed objects that the kubelet assigns to a pod: containers by
 // their label, and with a filter, sandboxes as well.
 func kubeletObjects(listed []Object, uid string, filtered bool) []Object {
 	return slices.DeleteFunc(slices.Clone(listed), func(o Object) bool {
@@ -170,9 +173,9 @@ func kubeletObjects(listed []Object, uid string, filtered bool) []Object {
 	})
 }
 
-// objects returns what ours takes for a pod's of a list: a container without labels is
-// of the pod of its sandbox. In a relist of one pod, objects without labels stay as
-// they were.
+// objects returns the listed objects that our Generator assigns to a pod: a container without
+// labels belongs to the pod of its sandbox. A relist of one pod does not update objects
+// without labels.
 func (p *podModel) objects(listed []Object, uid string, own bool) (all []Object) {
 	for _, o := range listed {
 		known := slices.ContainsFunc(listed, func(b Object) bool { return b.ID == o.Sandbox })
@@ -188,7 +191,7 @@ func (p *podModel) objects(listed []Object, uid string, own bool) (all []Object)
 	return all
 }
 
-// count counts containers, and sets the gauges of the states that any is in.
+// count counts containers, and sets the gauges of all states that occur.
 func count(listed []Object, counts map[string]int, gauges map[int32]int) {
 	now := map[int32]int{}
 	for _, o := range listed {
@@ -205,7 +208,7 @@ func count(listed []Object, counts map[string]int, gauges map[int32]int) {
 	maps.Copy(gauges, now)
 }
 
-// countPods notes how many pods run.
+// countPods records how many pods are running.
 func (sm *stepModel) countPods(listed []Object) {
 	runs := map[string]bool{}
 	sm.strays = false
@@ -224,7 +227,7 @@ func (sm *stepModel) countPods(listed []Object) {
 	}
 }
 
-// class returns the state that matters for events: created and unknown are one.
+// class returns the state as far as it matters for events: created and unknown are equal.
 func (o *Object) class() int32 {
 	switch {
 	case o.isSandbox() && o.State == ready, !o.isSandbox() && o.State == running:
@@ -236,7 +239,7 @@ func (o *Object) class() int32 {
 	}
 }
 
-// state returns the state that ours looks at: a container that is created is not unknown.
+// state returns the state that our Generator compares: created and unknown differ.
 func (o *Object) state() int32 {
 	if !o.isSandbox() && o.State == created {
 		return created
@@ -254,8 +257,8 @@ func each(objects []Object, of func(*Object) int32) map[string]int32 {
 	return all
 }
 
-// transitions returns the events from one state of a pod to another, and whether
-// there is any change at all.
+// transitions returns the events between two states of a pod, and whether anything has
+// changed.
 func transitions(from, to map[string]int32) (events map[string]string, changed bool) {
 	events = map[string]string{}
 	for id, is := range to {
@@ -286,7 +289,7 @@ func (p *podModel) kubeletLooks(e *expectation, s Step, n *node, objects []Objec
 		p.kubeletOld = fmt.Sprint("step at ", s.At)
 	}
 	if s.Look.Pod != "" && len(objects) == 0 {
-		return // not found
+		return // its status is not found
 	}
 	if len(objects) == 0 && !p.kubeletKnows {
 		return
@@ -386,7 +389,7 @@ func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object, ch
 		break
 	}
 	if p.err != "" {
-		p.retryAt = s.At + min(time.Second<<p.failures, time.Minute) // and its end: see queue
+		p.retryAt = s.At + min(time.Second<<p.failures, time.Minute) // from the end of the inspection: see queue
 		p.failures++
 		p.reinspect = all
 		p.deliver(e, objects, false)
@@ -426,8 +429,8 @@ func (p *podModel) deliver(e *expectation, objects []Object, podSync bool) {
 	e.ours, p.delivered, p.states = events, classes(objects), now
 }
 
-// addresses returns ours: those of the newest sandbox, or the ones before as long
-// as no other sandbox is ready.
+// addresses returns our addresses: the addresses of the newest sandbox, or the previous
+// addresses as long as no other sandbox is ready.
 func (p *podModel) addresses(found map[string]Object) (ips []string, source string) {
 	boxes := sorted(found, true)
 	newest := ""
@@ -445,7 +448,7 @@ func (p *podModel) addresses(found map[string]Object) (ips []string, source stri
 	return p.ips, p.ipSource
 }
 
-// addresses returns a sandbox's: none if one of them is no address.
+// addresses returns a sandbox's addresses: none if one of them is invalid.
 func (o *Object) addresses() []string {
 	ips := strings.Fields(o.IP + " " + o.More)
 	for _, ip := range ips {
@@ -456,7 +459,7 @@ func (o *Object) addresses() []string {
 	return ips
 }
 
-// named reports whether the list tells the pod's name with the object.
+// named reports whether the listed object has the pod's name.
 func (o Object) named() bool { return o.isSandbox() && !o.NoName || !o.isSandbox() && !o.Unlabelled }
 
 // label returns the name of a container as its label has it.
@@ -492,7 +495,7 @@ func sorted(found map[string]Object, sandboxes bool) (all []Object) {
 	return all
 }
 
-// finish fills in what follows from the state after a step.
+// finish computes the parts of an expectation that follow from the state after a step.
 func (p *podModel) finish(e *expectation, uid string) {
 	e.failed, e.kubeletFailed, e.late = p.failures > 0, p.kubeletErr, p.late && p.failures > 0
 	e.known, e.kubeletKnown, e.listed, e.ipSource = maps.Clone(p.good), maps.Clone(p.kubeletGood), p.listed, p.ipSource
@@ -513,7 +516,7 @@ func (p *podModel) finish(e *expectation, uid string) {
 	p.facts = e.facts
 }
 
-// view returns ours' status.
+// view returns our status.
 func (p *podModel) view(uid string) (v view) {
 	v.uid = uid
 	boxes, containers := sorted(p.good, true), sorted(p.good, false)

@@ -14,32 +14,33 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A node is a container runtime that holds what the changes put into it. It
-// answers the calls that a relist makes.
+// A node is a container runtime whose objects are set by the changes of a world. It responds
+// to the calls of a relist.
 type node struct {
 	cri.RuntimeService
 
-	objects []Object // in the order of their making
-	// later are the changes that happen during a look, fails is the list that fails
-	// and turn is by how much lists are rotated.
+	objects []Object // in order of creation
+	// later is the changes that happen during a relist, fails is the list call that fails,
+	// and turn is the rotation of lists.
 	later []Change
 	fails string
 	turn  int
-	// unfiltered says that filters are ignored, labelled that all objects have the
-	// labels of an agent that shares the runtime, and shared that others do.
+	// unfiltered is set if filters are ignored, labelled if all objects have the labels of an
+	// agent that shares the runtime, and shared if other agents share it.
 	unfiltered, labelled, shared bool
 
-	calls chan struct{} // of capacity 1: guards the fields above
+	calls chan struct{} // has capacity 1: guards the fields above
 }
 
 func newNode(w *World) *node {
 	return &node{unfiltered: w.Unfiltered, labelled: w.Selector, calls: make(chan struct{}, 1)}
 }
 
-// selector is how ours finds what is its own in a shared runtime.
+// selector is the label selector by which our Generator finds its objects in a shared
+// runtime.
 func selector() map[string]string { return map[string]string{"agent": "ours", "shared": ""} }
 
-// foreign returns objects of other agents, which come and go.
+// foreign returns objects of other agents. They appear and disappear.
 func (n *node) foreign() (b *runtimeapi.PodSandbox, c *runtimeapi.Container) {
 	box, container := Object{ID: "foreign-s", Pod: "p1", State: int32(n.turn % 2)}, Object{ID: "foreign-c", Pod: "p1", Name: "main", Sandbox: "foreign-s"}
 	container.State = int32(1 + n.turn%2)
@@ -64,14 +65,14 @@ func (n *node) apply(c Change) {
 	n.objects = append(n.objects, *c.Put)
 }
 
-// begin applies the changes before a look, and keeps the others.
+// begin applies the changes before a relist, and stores the later ones.
 func (n *node) begin(s Step) {
 	n.later = slices.Clone(s.Changes)
 	n.fails, n.turn = s.Look.Fails, s.Turn
 	n.reach(0)
 }
 
-// reach applies the changes up to a phase of the look.
+// reach applies the changes up to a phase of the relist.
 func (n *node) reach(phase int) {
 	for len(n.later) > 0 && n.later[0].Phase <= phase {
 		n.apply(n.later[0])
@@ -112,7 +113,7 @@ func (n *node) find(id string) (Object, bool) {
 	return n.objects[i], true
 }
 
-// slowest returns how long all statuses take together.
+// slowest returns the duration of all status calls in sequence.
 func (n *node) slowest() time.Duration {
 	all := 0
 	for i := range n.objects {
@@ -145,8 +146,8 @@ func (n *node) Version(context.Context, string) (*runtimeapi.VersionResponse, er
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "1.0.0", RuntimeApiVersion: "v1"}, nil
 }
 
-// ListPodSandbox implements the CRI. Sandboxes that appear afterwards are seen by
-// the next list.
+// ListPodSandbox implements the CRI. Sandboxes that are created afterwards appear in the next
+// list.
 func (n *node) ListPodSandbox(_ context.Context, f *runtimeapi.PodSandboxFilter) (all []*runtimeapi.PodSandbox, err error) {
 	defer n.lock()()
 	defer n.reach(1)
@@ -266,7 +267,7 @@ func (o *Object) metadata() *runtimeapi.ContainerMetadata {
 	return &runtimeapi.ContainerMetadata{Name: o.Name, Attempt: o.Attempt}
 }
 
-// labels returns those that a list shows.
+// labels returns an object's labels in a list.
 func (n *node) labels(o *Object) map[string]string {
 	l := o.labels()
 	if n.labelled && l != nil {
@@ -306,7 +307,7 @@ func matches(labels, selector map[string]string) bool {
 	return true
 }
 
-// text describes a container's status: what no other fact does.
+// text prints the fields of a container's status that no other fact contains.
 func (o *Object) text() string {
 	s := fmt.Sprintf("%s created %d", stateText(o.State), o.Created)
 	if o.State != created {

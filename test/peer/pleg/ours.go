@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// oursRun is one scenario of ours.
+// oursRun is our side of one scenario.
 type oursRun struct {
 	w       *World
 	began   time.Time
@@ -27,9 +27,9 @@ type oursRun struct {
 	waiters []*waiting
 	counts  pleg.Result // of the last global relist
 	told    told        // in this step
-	// early are the pods whose status changed after an event of it.
+	// early is the facts of pods whose status changed after the pod's event.
 	early map[string]judge.Facts
-	// left is how many events there are until the pass is cut short by cut.
+	// left is the number of further events until cut cancels the pass.
 	left int
 	cut  context.CancelFunc
 }
@@ -120,8 +120,7 @@ func (r *oursRun) step(ctx context.Context, i int) judge.Facts {
 	return f
 }
 
-// look looks at the runtime. Errors show in the cache and in Healthy, as the
-// kubelet's do.
+// look relists the runtime. Errors appear in the cache and in Healthy, as in the kubelet.
 func (r *oursRun) look(ctx context.Context, l Look) {
 	switch {
 	case l.None:

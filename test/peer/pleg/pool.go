@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A pool works out when the inspections of ours end: as many run at a time as there are
-// places, of pods that failed before half as many, and others go before these.
+// A pool computes when our inspections end. Each place runs one inspection at a time. Pods
+// whose inspection failed before get half of the places, and come after the others.
 type pool struct {
 	all           []expectation
 	places        int
-	first, again  []int // that wait, by number
+	first, again  []int // numbers of waiting inspections
 	running, ends []int
 }
 
-// queue notes when each inspection ends, and when a failed one is repeated.
+// queue records when each inspection ends, and when a failed one is retried.
 func queue(all []expectation, places int, pods map[string]*podModel) {
 	p := &pool{all: all, places: places, ends: make([]int, len(all))}
 	for i := range all {
@@ -38,7 +38,7 @@ func queue(all []expectation, places int, pods map[string]*podModel) {
 	}
 }
 
-// start gives free places to those that wait.
+// start assigns free places to waiting inspections.
 func (p *pool) start(now int) {
 	p.running = slices.DeleteFunc(p.running, func(i int) bool { return p.ends[i] <= now })
 	for len(p.running) < p.places {

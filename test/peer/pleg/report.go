@@ -12,10 +12,10 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// What ours tells of itself: results, errors, counters and what an observer sees. The
-// kubelet has nothing of that kind, so on its side stands what the model expects.
+// Reports of our Generator: results, errors, counters and observations. The kubelet has no
+// such reports. The facts of its side contain the model's values instead.
 
-// told is what ours told in one step.
+// told is the reports of our Generator in one step.
 type told struct {
 	inspected, changed []string
 	result             pleg.Result
@@ -76,13 +76,13 @@ func (r *oursRun) report(f judge.Facts) {
 		s.InProgress == 0 && s.MissedHints == 0, s.ListError != nil)
 }
 
-// cuts reports whether ours is ever cut short. Then what it tells depends on what was
-// under way at that moment.
+// cuts reports whether a relist of ours is ever cancelled. Then the reports depend on the
+// calls in progress at that moment.
 func (w *World) cuts() bool {
 	return slices.ContainsFunc(w.Steps, func(s Step) bool { return s.Cut > 0 })
 }
 
-// A reporter knows what ours should tell.
+// A reporter computes the expected reports of our Generator.
 type reporter struct {
 	w *World
 	// counters as in Stats
@@ -101,7 +101,7 @@ func (r *reporter) begin(pods map[string]*podModel) {
 	}
 }
 
-// end returns the facts of a step, nil if ours is cut short.
+// end returns the facts of a step, or nil if our relist is cancelled.
 func (r *reporter) end(s Step, sm stepModel, listed *[]Object) judge.Facts {
 	if r.w.cuts() {
 		return nil
@@ -156,7 +156,7 @@ func (r *reporter) end(s Step, sm stepModel, listed *[]Object) judge.Facts {
 	}
 }
 
-// atOnce counts the pods of which ours knows all a moment after it began to look.
+// atOnce counts the pods whose inspection is complete immediately.
 func (sm stepModel) atOnce() (n int) {
 	for _, e := range sm.pods {
 		if e.inspected && !e.slow {
@@ -166,7 +166,7 @@ func (sm stepModel) atOnce() (n int) {
 	return n
 }
 
-// slowForKubelet reports whether an inspection of the kubelet takes its time.
+// slowForKubelet reports whether an inspection of the kubelet is slow.
 func (sm stepModel) slowForKubelet() bool {
 	for _, e := range sm.pods {
 		if e.slowForKubelet {

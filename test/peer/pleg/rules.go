@@ -14,16 +14,16 @@ type (
 	scene = judge.Scene[*World]
 )
 
-// A finding is a difference about one pod, with what the model has of that.
+// A finding is a difference about one pod, with the model's result for this pod.
 type finding struct {
 	scene
 	expectation
 	step Step
 	pod  string
-	fact string // behind the pod
+	fact string // name of the fact without the pod
 }
 
-// atOnce makes a predicate of one that decides about a pod.
+// atOnce makes a predicate for a difference from one for a pod.
 func atOnce(explains func(finding) bool) func(scene) bool {
 	return func(s scene) bool {
 		rest, ok := strings.CutPrefix(s.Fact, "pod ")
@@ -35,8 +35,8 @@ func atOnce(explains func(finding) bool) func(scene) bool {
 	}
 }
 
-// about is like atOnce, but a status that stays as it is on both sides has the cause
-// that it had at first.
+// about is like atOnce, but a difference in a status that has not changed on either side
+// since an earlier step has the cause of that step.
 func about(explains func(finding) bool) func(scene) bool {
 	return atOnce(func(f finding) bool {
 		if f.isStatus() {
@@ -46,14 +46,13 @@ func about(explains func(finding) bool) func(scene) bool {
 	})
 }
 
-// object returns the object of a fact about events: the empty one for the pod.
+// object returns the object of a fact about events: "" for the pod.
 func (f finding) object() (id string, ok bool) {
 	id, ok = strings.CutPrefix(f.fact, "events of ")
 	return strings.TrimPrefix(id, "itself"), ok
 }
 
-// isStatus reports whether a fact is about the cached status, and ours is as it
-// should be.
+// isStatus reports whether a fact is about the cached status and our value is the model's.
 func (f finding) isStatus() bool {
 	if _, ok := f.object(); ok || f.fact == "as new as" || strings.HasPrefix(f.fact, "waiter") {
 		return false
@@ -61,15 +60,13 @@ func (f finding) isStatus() bool {
 	return f.Ours == f.facts[f.Fact]
 }
 
-// eventsAs reports whether a fact is about events, and both sides' are as they
-// should be.
+// eventsAs reports whether a fact is about events and both values are the model's.
 func (f finding) eventsAs() bool {
 	id, ok := f.object()
 	return ok && f.Ours == f.ours[id] && f.Kubelet == f.kubelet[id]
 }
 
-// origin returns the finding of the first of the steps since when neither side's
-// value has changed.
+// origin returns the finding of the first step after which neither value has changed.
 func (f finding) origin() finding {
 	for f.Step > 0 && f.KubeletFacts[f.Step-1][f.Fact] == f.Kubelet && f.OursFacts[f.Step-1][f.Fact] == f.Ours {
 		f.Step--
@@ -78,7 +75,7 @@ func (f finding) origin() finding {
 	return f
 }
 
-// kept reports whether ours has an older status of an object than the kubelet.
+// kept reports whether our status of an object is older than the kubelet's.
 func (f finding) kept(id string) bool {
 	was, known := f.known[id]
 	now, kubeletKnown := f.kubeletKnown[id]
@@ -262,8 +259,8 @@ func freshnessRules() []rule {
 	}
 }
 
-// waiter returns the waiter of a fact, and what the model has of its pod before it
-// began to wait.
+// waiter returns the waiter of a fact, and the model's result for its pod before it began to
+// wait.
 func (f finding) waiter() (w Waiter, before expectation, ok bool) {
 	var number int
 	if _, err := fmt.Sscanf(f.fact, "waiter %d", &number); err != nil {
@@ -281,7 +278,7 @@ func (f finding) waiter() (w Waiter, before expectation, ok bool) {
 	return Waiter{}, expectation{}, false
 }
 
-// before returns a fact of the step before.
+// before returns a fact of the previous step.
 func before(all []judge.Facts, step int, fact string) string {
 	if step == 0 {
 		return "nothing"
@@ -289,8 +286,8 @@ func before(all []judge.Facts, step int, fact string) string {
 	return all[step-1][fact]
 }
 
-// meanwhile reports whether a pod is fresh in ours a second after the begin of a
-// look that another pod delays.
+// meanwhile reports whether our status of a pod is fresh one second after the beginning of a
+// relist that another pod delays.
 func meanwhile(s scene) bool {
 	rest, ok := strings.CutPrefix(s.Fact, "meanwhile/pod ")
 	pod, _, _ := strings.Cut(rest, "/")

@@ -83,8 +83,8 @@ func failureRules() []rule {
 	}
 }
 
-// forgotten reports whether the kubelet's last inspection that had an answer for
-// this fact failed, and none of the pod's sandboxes is ready since.
+// forgotten reports whether the kubelet's last inspection with a value for this fact failed
+// and no sandbox of the pod has been ready since.
 func (f finding) forgotten() bool {
 	for step := f.Step - 1; step >= 0 && f.KubeletFacts[step][f.Fact] == ""; step-- {
 		if f.KubeletFacts[step]["pod "+f.pod+"/error"] != "" {
@@ -133,8 +133,8 @@ func (f finding) newestVanished() bool {
 	})
 }
 
-// newestListed returns the newest sandbox of the list. It may be one of several that
-// were made at the same time, of which the kubelet takes any.
+// newestListed returns the newest listed sandbox. If several have the same creation time, it
+// returns all of them, because the kubelet picks one at random.
 func (f finding) newestListed() (all []Object) {
 	listed := map[string]Object{}
 	for _, o := range f.listed {

@@ -12,41 +12,42 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A World is the history of a runtime, and when each side looks at it.
+// A World is the history of a runtime, and the relists of both sides.
 type World struct {
-	// Capacity is that of the kubelet's channel of events.
+	// Capacity is the capacity of the kubelet's event channel.
 	Capacity int
-	// Unfiltered says that the runtime ignores the filters of lists.
+	// Unfiltered is set if the runtime ignores the filters of lists.
 	Unfiltered bool
-	// Places is how many pods ours inspects at a time.
+	// Places is the number of pods that our Generator inspects concurrently.
 	Places int
-	// Selector says that ours restricts its view by labels, and shares the runtime with
-	// others.
+	// Selector is set if our Generator has a label selector, and other agents share the
+	// runtime.
 	Selector bool
 	Steps    []Step
 
 	model *model // made by the kubelet's side, for the rules
 }
 
-// A Step changes the runtime, looks at it and observes.
+// A Step changes the runtime and then relists it.
 type Step struct {
-	At      time.Duration // since the beginning
+	At      time.Duration // since the start of the world
 	Changes []Change
-	// Reinspect are the pods that are to be inspected whether or not they change.
+	// Reinspect is the pods that are inspected even if they have not changed.
 	Reinspect []string
-	// Waiters begin to wait before the look.
+	// Waiters begin to wait before the relist.
 	Waiters []Waiter
 	Look    Look
-	// Cut is after how many events ours is cut short, to begin again; 0 is never.
+	// Cut is the number of events after which our relist is cancelled and repeated; 0 means
+	// never.
 	Cut int
-	// Turn is by how many places the lists are rotated.
+	// Turn is the number of positions by which lists are rotated.
 	Turn int
 }
 
-// A Look says who looks at the runtime, and what fails.
+// A Look is a relist, and its failures.
 type Look struct {
-	Pod   string // its own relist; else a global one
-	None  bool   // nobody looks
+	Pod   string // relist of this pod; "" for all pods
+	None  bool   // no relist
 	Fails string // the list that fails: "sandboxes" or "containers"
 }
 
@@ -57,32 +58,32 @@ type Change struct {
 	Remove string
 }
 
-// A Waiter asks for a status that is newer than a time.
+// A Waiter requests a status that is newer than a time.
 type Waiter struct {
 	Pod string
-	For time.Duration // since the beginning
+	For time.Duration // since the start of the world
 }
 
-// An Object is a sandbox or a container as the runtime has it.
+// An Object is a sandbox or a container in the runtime.
 type Object struct {
-	ID, Pod string // Pod is empty if nothing says whose it is
-	Sandbox string // of a container
-	Name    string // of a container
+	ID, Pod string // Pod is empty if nothing identifies the pod
+	Sandbox string // of a container only
+	Name    string // of a container only
 	NoName  bool   // of a container, the label with the name is missing; of a sandbox, the name
-	// Unlabelled says that it has no labels at all.
+	// Unlabelled is set if it has no labels at all.
 	Unlabelled bool
 	Attempt    uint32
-	Restarts   string // the annotation; empty is missing
-	// State is that of the CRI: of a sandbox 0 is ready and 1 is not.
+	Restarts   string // value of the restart count annotation; empty if missing
+	// State is the CRI state: for a sandbox, 0 is ready and 1 is not ready.
 	State                      int32
 	Created, Started, Finished int64
 	Exit                       int32
 	Reason, Message            string
 	Memory                     int64
 	IP, More                   string // addresses; More is separated by blanks
-	// Fails says how its status fails: with an "error", or "empty".
+	// Fails is the failure of its status call: "error", or "empty".
 	Fails string
-	Slow  int // seconds until its status is known
+	Slow  int // duration of the status call in seconds
 }
 
 const (
@@ -91,7 +92,7 @@ const (
 	running = int32(runtimeapi.ContainerState_CONTAINER_RUNNING)
 	exited  = int32(runtimeapi.ContainerState_CONTAINER_EXITED)
 	lost    = int32(runtimeapi.ContainerState_CONTAINER_UNKNOWN)
-	strange = int32(7) // a value that no side knows
+	strange = int32(7) // a value that is unknown to both sides
 )
 
 // String describes a world.
@@ -134,16 +135,16 @@ func (o *Object) isSandbox() bool { return o.Sandbox == "" }
 // uids are the pods of a world.
 func uids() []string { return []string{"p1", "p2", "p3"} }
 
-// A maker draws a world and keeps the runtime's state as it will be.
+// A maker draws a world and tracks the resulting state of the runtime.
 type maker struct {
 	*judge.Draw
 	node    *node
 	made    int
 	now     time.Duration
 	created int64
-	slow    bool // worlds with slow objects
-	bare    bool // worlds with objects without labels
-	plain   bool // worlds where ours is cut short, and no status changes without its state
+	slow    bool // the world has slow objects
+	bare    bool // the world has objects without labels
+	plain   bool // our relists can be cancelled, and no status changes without its state
 	pods    []string
 	fresh   []string // sandboxes made in this step
 }
@@ -155,14 +156,14 @@ func newWorld(d *judge.Draw) *World {
 		Places:   judge.Pick(d, 8, 1, 2, 4),
 	}
 	w.Unfiltered = d.Chance(10)
-	m.slow = w.Places > 1 && d.Chance(20) // else who is first depends on chance
+	m.slow = w.Places > 1 && d.Chance(20) // otherwise the order is random
 	m.plain = !m.slow && d.Chance(15)
 	m.bare = !m.slow && !m.plain && d.Chance(8)
 	if w.Selector = !m.bare && d.Chance(15); w.Selector {
 		w.Unfiltered = d.Chance(50)
 	}
 	if m.pods = uids()[:d.Between(1, 3)]; m.slow {
-		m.pods = uids() // more than there may be places
+		m.pods = uids() // more pods than places
 	}
 	for range d.Between(2, 10) {
 		w.Steps = append(w.Steps, m.step())
@@ -174,7 +175,7 @@ func (m *maker) step() Step {
 	s := Step{Look: m.look(), Turn: judge.Pick(m.Draw, 0, 0, 0, 1, 2, 3)}
 	m.now += judge.Pick(m.Draw, time.Second, time.Second, 200*time.Millisecond, 0, 3*time.Second, 70*time.Second, 200*time.Second)
 	if m.now += m.node.slowest(); m.slow {
-		m.now += time.Second // for what is observed meanwhile
+		m.now += time.Second // leaves time for observations
 	}
 	s.At, m.fresh = m.now, nil
 	for range m.Between(0, 4) {
@@ -214,7 +215,7 @@ func (m *maker) look() (l Look) {
 	return l
 }
 
-// change draws one change; ok is false if there is nothing to be changed.
+// change draws one change. ok is false if nothing can be changed.
 func (m *maker) change() (c Change, ok bool) {
 	if m.Chance(3) {
 		return m.stray(), true
@@ -272,7 +273,7 @@ func (m *maker) change() (c Change, ok bool) {
 	return Change{}, false
 }
 
-// stray changes something of which nothing says whose it is.
+// stray changes an object that nothing assigns to a pod.
 func (m *maker) stray() Change {
 	sandboxes, containers := m.node.of("")
 	all := append(sandboxes, containers...)
@@ -323,7 +324,7 @@ func (m *maker) newSandbox(pod string, before []*Object) Object {
 	o.IP, o.More = m.addresses()
 	noName := 4
 	if m.bare {
-		noName = 50 // the pod's name is that of a container then
+		noName = 50 // the pod's name then comes from a container
 	}
 	o.Unlabelled, o.NoName = m.bare && m.Chance(30), m.Chance(noName)
 	m.fresh = append(m.fresh, o.ID)
@@ -379,7 +380,7 @@ func (m *maker) newState(o Object) Object {
 	return o
 }
 
-// touch changes what no list shows: a resize, or a reason that comes late.
+// touch changes a field that no list contains: a resize, or a reason that is set late.
 func (m *maker) touch(o Object) Object {
 	if m.Chance(50) {
 		o.Reason = judge.Pick(m.Draw, "OOMKilled", "Error")
@@ -389,13 +390,13 @@ func (m *maker) touch(o Object) Object {
 	return o
 }
 
-// trouble makes the status of an object fail or come late, or ends that.
+// trouble makes the status call of an object fail or slow, or normal again.
 func (m *maker) trouble(o Object) Object {
 	if o.Fails != "" || o.Slow != 0 {
 		o.Fails, o.Slow = "", 0
 		return o
 	}
-	if m.node.troubled(o.Pod) { // which of two errors shows depends on the order of the lists
+	if m.node.troubled(o.Pod) { // the order of the lists decides which of two errors is returned
 		return o
 	}
 	if m.slow {

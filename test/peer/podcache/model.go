@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A cause says why the two sides part.
+// A cause is a reason for which the two sides differ.
 type cause string
 
 const (
@@ -24,20 +24,20 @@ const (
 	waiterGaveUp  cause = "waiter gave up"
 )
 
-// A modelStep is what both sides should report after one operation, and the causes
-// that may have made them part.
+// A modelStep is the expected reports of both sides after one operation, and the possible
+// causes of differences.
 type modelStep struct {
 	kubelet, ours judge.Facts
 	causes        map[string][]cause // by fact
-	told          judge.Facts        // what ours tells beyond the kubelet
+	told          judge.Facts        // reports that only our cache has
 }
 
-// modelPod is what both sides know of a pod. Times are 0 where there are none.
+// modelPod is the state of a pod on both sides. A time that is not set is 0.
 type modelPod struct {
 	ours    *string
 	name    string // of ours
-	fresh   int    // own time of ours
-	held    int    // since when ours' global time does not speak for it
+	fresh   int    // time of our entry
+	held    int    // since when our global time excludes the pod
 	kubelet *string
 	// modified and seen are the kubelet's two times of an entry.
 	modified, seen int
@@ -54,10 +54,10 @@ type modelWaiter struct {
 type cacheModel struct {
 	pods    map[string]*modelPod
 	waiters []*modelWaiter
-	// global is ours' time, back the kubelet's, which may go back.
+	// global is our global time. back is the kubelet's, which can go back.
 	global, back int
 	blocked      int     // how many readers had to wait
-	causes       []cause // of the global times
+	causes       []cause // causes of differences in the global times
 }
 
 func modelOf(w *World) (steps []modelStep) {
@@ -76,7 +76,7 @@ func modelOf(w *World) (steps []modelStep) {
 	return steps
 }
 
-// writable reports whether ours accepts a write of a time.
+// writable reports whether our cache accepts a write with a time.
 func (m *cacheModel) writable(p *modelPod, t int) bool { return t >= m.oursTime(p) }
 
 // oursTime returns how new ours' status of a pod is.
@@ -94,7 +94,7 @@ func (p *modelPod) write(t int) {
 	}
 }
 
-// setGlobal is ours' global time, which goes only forwards.
+// setGlobal sets our global time, which never goes back.
 func (m *cacheModel) setGlobal(o Operation) {
 	if o.At < m.global {
 		m.causes = append(m.causes, olderGlobal)
@@ -194,7 +194,7 @@ func (m *cacheModel) begin(o Operation) {
 	}
 }
 
-// wake lets those go whom an operation satisfies.
+// wake releases the waiters that an operation satisfies.
 func (m *cacheModel) wake(o Operation) {
 	for _, w := range m.waiters {
 		p := m.pods[w.pod]
@@ -211,8 +211,8 @@ func (m *cacheModel) wake(o Operation) {
 	}
 }
 
-// report notes what both sides should show. What ours tells beyond the kubelet stands on
-// both, as this model expects it.
+// report records the expected results of both sides. For reports that only our cache has,
+// both sides have the model's value.
 func (m *cacheModel) report(s *modelStep, last int) {
 	var all []string
 	waiting := false

@@ -6,8 +6,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// by makes a predicate: both sides are as the model has them, and one of the causes
-// is why they part.
+// by makes a predicate: both sides have the model's results, and the cause is one of those
+// that make them differ.
 func by(c cause) func(judge.Scene[*World]) bool {
 	return func(s judge.Scene[*World]) bool {
 		if s.Step >= len(s.World.model) {

@@ -26,15 +26,16 @@ func getIfNewerThan(cache unsafe.Pointer, uid types.UID, t time.Time) unsafe.Poi
 // A side is a cache with its waiters.
 type side struct {
 	get func(uid string) string
-	// set returns whether it was accepted.
+	// set reports whether the cache accepted the status.
 	set     func(o Operation) bool
 	observe func(o Operation)
 	delete  func(o Operation)
 	global  func(o Operation)
-	// wait returns what a waiter received, and whether it did so before ctx ended.
+	// wait returns the status that a waiter received, and whether it was received before ctx
+	// was cancelled.
 	wait  func(ctx context.Context, uid string, t time.Time) (string, bool)
 	fresh func(uid string, second int) bool
-	// told adds what only ours tells to the facts of a step.
+	// told adds the reports that only our cache has.
 	told func(f judge.Facts, step int)
 
 	waiters []*waiter
@@ -119,7 +120,7 @@ func (s *side) facts(f judge.Facts, last int) {
 	}
 }
 
-// freshness returns the newest time that a status is as new as.
+// freshness returns the newest time than which a status is not older.
 func freshness(last int, fresh func(int) bool) string {
 	for second := last; second > 0; second-- {
 		if fresh(second) {
@@ -164,14 +165,14 @@ func playKubelet(t *testing.T, w *World) (all []judge.Facts) {
 				return read(uid, s, err), true
 			},
 			fresh: func(uid string, second int) bool {
-				// The kubelet wants newer, ours is content with as new as. Waiters show
-				// that; here it would be a difference in each step.
+				// The kubelet requires a newer time, ours an equal or newer time. Facts about
+				// waiters show this difference; here it would appear in each step.
 				return getIfNewerThan(reflect.ValueOf(c).UnsafePointer(), types.UID(uid), at(second).Add(-1)) != nil
 			},
 		}
 		s.told = func(f judge.Facts, step int) { maps.Copy(f, w.model[step].told) }
 		all = s.play(w)
-		c.UpdateTime(at(1_000_000)) // lets all waiters go
+		c.UpdateTime(at(1_000_000)) // releases all waiters
 	})
 	return all
 }
@@ -219,7 +220,7 @@ func playOurs(t *testing.T, w *World) (all []judge.Facts) {
 				return read(s, err), true
 			},
 			fresh: func(uid string, second int) bool {
-				c.OnWait(nil) // these do not count
+				c.OnWait(nil) // further waiters are not counted
 				defer c.OnWait(count)
 				s, _ := c.GetNewerThan(ended, types.UID(uid), at(second))
 				return s != nil

@@ -19,16 +19,16 @@ type World struct {
 type Operation struct {
 	Kind  Kind
 	Pod   string
-	At    int    // the time that it names, in seconds
-	Name  string // of a status that is set; empty is none
+	At    int    // its time, in seconds
+	Name  string // pod name in the status; empty for no status
 	Fails bool   // an error is set
-	Who   int    // the waiter that gives up
-	// Except says that a global time does not speak for the pod. The kubelet has no
-	// global time before all pods were inspected, so it does nothing then.
+	Who   int    // number of the cancelled waiter
+	// Except is set if a global time excludes the pod. The kubelet sets no global time before
+	// the inspection of all pods, so its side does nothing then.
 	Except bool
 }
 
-// A Kind is that of an operation.
+// A Kind is the kind of an operation.
 type Kind string
 
 const (
@@ -96,7 +96,7 @@ func (w *World) String() string {
 	return b.String()
 }
 
-// at returns a time. Nothing happens at 0, which stands for any time.
+// at returns a time. Nothing happens at second 0, which means any time.
 func at(second int) time.Time {
 	if second == 0 {
 		return time.Time{}

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// manager are the methods that both managers share, and in one form those that differ.
+// manager is the methods of both managers. Methods that differ have a common form.
 type manager interface {
 	SetPods([]*corev1.Pod)
 	AddPod(*corev1.Pod)
@@ -65,7 +65,8 @@ type ourManager struct {
 	changes <-chan struct{}
 }
 
-// told reports whether the manager has told of a change since the last call.
+// told reports whether the manager has notified its subscriber of a change since the last
+// call.
 func (m ourManager) told() bool {
 	select {
 	case <-m.changes:
@@ -101,14 +102,14 @@ func oursSide(t *testing.T, w *world) []judge.Facts {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ours := ourManager{m, m.Subscribe(ctx)}
-	ours.told() // the first message is there at once
+	ours.told() // the first notification is immediate
 	return play(w, ours)
 }
 
-// play makes the changes of a world and asks everything after each.
+// play applies the changes of a world and calls all query methods after each.
 func play(w *world, m manager) (all []judge.Facts) {
-	var lent []*corev1.Pod // the list of the step before, which must stay as it is
-	own := &corev1.Pod{}   // added by a reader to the list that it was given
+	var lent []*corev1.Pod // the list of the previous step, which must not change
+	own := &corev1.Pod{}   // appended by a reader to a returned list
 	for i, s := range w.Steps {
 		before := inOrder(w, lent)
 		longer := append(lent, own)
@@ -144,7 +145,7 @@ func play(w *world, m manager) (all []judge.Facts) {
 	return all
 }
 
-// objects are all pods and mirrors that a manager knows.
+// objects returns all pods and mirror pods in a manager.
 func objects(m manager) map[*corev1.Pod]bool {
 	all := map[*corev1.Pod]bool{}
 	_, mirrors, _ := m.all()
@@ -225,7 +226,7 @@ func lists(f judge.Facts, w *world, m manager) {
 	}
 }
 
-// sides asks for the other side of a pod.
+// sides records the mirror pod of a static pod, and the reverse.
 func sides(f judge.Facts, w *world, m manager, pod *corev1.Pod) {
 	p, mirror, wasMirror := m.GetPodAndMirrorPod(pod)
 	name := describe(w, pod)

@@ -23,8 +23,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// The merge of the kubelet has no exported step. What follows are its own functions,
-// with types of the same layout.
+// The kubelet does not export a single merge step. The following are its unexported
+// functions, with types of the same layout.
 type (
 	sourceUpdate struct{ Pods []*corev1.Pod }
 	podStorage   struct{}
@@ -46,10 +46,10 @@ type ignore struct{}
 
 func (ignore) ObservedPodOnWatch(*corev1.Pod, time.Time) {}
 
-// A mergeWorld is a history of answers of sources.
+// A mergeWorld is a sequence of updates by sources.
 type mergeWorld struct{ Steps []answer }
 
-// An answer is all pods that a source gives.
+// An answer is the complete set of pods of a source.
 type answer struct {
 	Source string
 	Pods   []*corev1.Pod
@@ -93,8 +93,8 @@ func newMergeWorld(d *judge.Draw) *mergeWorld {
 	return w
 }
 
-// distinct leaves out a second pod of a UID, of which it depends on chance for the
-// kubelet which one counts, and of a name where the API server has only one.
+// distinct removes a second pod with a UID, because the kubelet chooses between two at
+// random, and a second pod with a name if the source is the API server, which has only one.
 func distinct(source string, pods []*corev1.Pod) (all []*corev1.Pod) {
 	seen := map[string]bool{}
 	for _, pod := range pods {
@@ -114,7 +114,7 @@ func clones(pods []*corev1.Pod) (all []*corev1.Pod) {
 	return all
 }
 
-// newPod returns a pod of a source: rarely one of another source's name or UID.
+// newPod returns a pod of a source. Rarely, it has the name or UID of another source's pod.
 func newPod(d *judge.Draw, source string) *corev1.Pod {
 	n := d.Int(4)
 	owner := source
@@ -129,10 +129,10 @@ func newPod(d *judge.Draw, source string) *corev1.Pod {
 		pod.UID = types.UID(fmt.Sprintf("%s-uid-%d", owner, n))
 	}
 	if d.Chance(10) {
-		pod.UID += "-b" // a successor of the name
+		pod.UID += "-b" // a successor with the same name
 	}
 	pod.Annotations = map[string]string{sourceAnnotation: source, "kubernetes.io/config.seen": "x"}
-	switch { // no source writes it for pods of the API server, and their authors may
+	switch { // sources do not write this annotation into pods of the API server, but users can
 	case source != "api":
 	case n%2 == 0:
 		delete(pod.Annotations, sourceAnnotation)
@@ -183,7 +183,7 @@ func editPod(d *judge.Draw, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// opText is an operation in a fact.
+// opText returns an operation as a fact.
 func opText(op string, pod *corev1.Pod) (fact, value string) {
 	return fmt.Sprintf("pod %s", pod.UID), fmt.Sprintf("%s labels=%v node=%s phase=%s deleting=%t note=%s", op, pod.Labels, pod.Spec.NodeName,
 		pod.Status.Phase, pod.DeletionTimestamp != nil, pod.Annotations["note"])
@@ -225,7 +225,7 @@ func kubeletMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 	return all
 }
 
-// addState adds the pods that all sources give, by UID, and the source that each has.
+// addState adds the pods of all sources, by UID, with the source of each.
 func addState(f judge.Facts, pods []*corev1.Pod) {
 	for _, pod := range pods {
 		f["wanted "+string(pod.UID)] = wanted(pod)
@@ -272,7 +272,7 @@ func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 		change = podmanager.Change{Source: s.Source, Pods: change.Pods, UnreadSources: m.UnreadSources()}
 		before := clones(s.Pods)
 		m.Source(s.Source)(t.Context(), s.Pods)
-		require.Equal(t, before, s.Pods, "it modifies no pod of a source")
+		require.Equal(t, before, s.Pods, "Merge must not modify the pods of a source")
 		f["unanswered"] = fmt.Sprint(m.UnreadSources())
 		if f["told"] == "true" {
 			require.Equal(t, s.Source, change.Source)
@@ -287,12 +287,13 @@ func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 	return all
 }
 
-// refusals checks what our merge refuses; the kubelet has no such configuration.
+// refusals checks which configurations our Merge rejects. The kubelet does not have such
+// configurations.
 func refusals(t *testing.T) {
 	t.Helper()
 	_, err := podmanager.NewMerge(podmanager.MergeConfig{})
 	require.EqualError(t, err, "podmanager: invalid config: field Sources is required\nfield Handler is required")
-	ignored := func(context.Context, podmanager.Change) { t.Error("told of an unknown source") }
+	ignored := func(context.Context, podmanager.Change) { t.Error("received a change from an unknown source") }
 	_, err = podmanager.NewMerge(podmanager.MergeConfig{Sources: []string{"a", "", "a"}, Handler: ignored})
 	require.EqualError(t, err, "podmanager: invalid config: field Sources: the name at 1 is empty\nfield Sources: \"a\" occurs twice")
 	m, err := podmanager.NewMerge(podmanager.MergeConfig{Sources: []string{"a"}, Handler: ignored})
@@ -309,8 +310,8 @@ func refusals(t *testing.T) {
 	}
 }
 
-// requireConflicts checks what is reported of pods that two sources give. The kubelet
-// reports nothing.
+// requireConflicts checks the reported conflicts between pods of two sources. The kubelet
+// does not report them.
 func requireConflicts(t *testing.T, w *mergeWorld, step int, told []podmanager.Conflict) {
 	t.Helper()
 	var want []podmanager.Conflict
@@ -320,9 +321,9 @@ func requireConflicts(t *testing.T, w *mergeWorld, step int, told []podmanager.C
 	require.Equal(t, want, told)
 }
 
-// requireOrder checks that the pods and operations are in the order of the sources and
-// of their answers, and that no pod is copied that names its source. The kubelet's have
-// no order.
+// requireOrder checks that the pods and operations are in the order of the sources and of
+// their updates, and that a pod with a source annotation is not copied. The kubelet's lists
+// have no order.
 func requireOrder(t *testing.T, w *mergeWorld, step int, c podmanager.Change) {
 	t.Helper()
 	type key struct {
@@ -337,7 +338,7 @@ func requireOrder(t *testing.T, w *mergeWorld, step int, c podmanager.Change) {
 		}
 	}
 	for _, pod := range c.Pods {
-		require.True(t, pod.Annotations[sourceAnnotation] == "api" || slices.Contains(given[pod.Annotations[sourceAnnotation]], pod), "it is not copied")
+		require.True(t, pod.Annotations[sourceAnnotation] == "api" || slices.Contains(given[pod.Annotations[sourceAnnotation]], pod), "Merge must not copy a pod that has a source annotation")
 	}
 	placeOf := func(pod *corev1.Pod) int { return place[key{pod.Annotations[sourceAnnotation], pod.UID}] }
 	var ops []*corev1.Pod

@@ -28,13 +28,13 @@ type mirrorWorld struct{ Steps []mirrorCall }
 type mirrorCall struct {
 	Delete bool
 	Pod    *corev1.Pod
-	// There is the pod of that name at the API server before the call, nil if none.
+	// There is the pod with that name in the API server before the call, or nil.
 	There *corev1.Pod
-	Node  *corev1.Node // nil: it cannot be had
-	// Silent says that a node that cannot be had comes without an error.
+	Node  *corev1.Node // nil if the lookup fails
+	// Silent is set if the failed lookup of the node returns no error.
 	Silent bool
-	// Fails is the error of a request: "create", "delete" or "get"; or "lost" where the
-	// pod is gone between two requests.
+	// Fails is the request that fails: "create", "delete" or "get"; or "lost" if the pod is
+	// removed between two requests.
 	Fails string
 }
 
@@ -90,7 +90,7 @@ func newMirrorWorld(d *judge.Draw) *mirrorWorld {
 	return w
 }
 
-// An api is a client of an API server that has one pod or none.
+// An api is a client of an API server that has at most one pod.
 type api struct {
 	kubernetes.Interface
 	corev1client.CoreV1Interface
@@ -189,7 +189,7 @@ func kubeletMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
 		} else {
 			a.facts["error"] = yesNo(client.CreateMirrorPod(t.Context(), s.Pod) != nil)
 		}
-		a.facts["text"] = s.text() // the kubelet's texts are others
+		a.facts["text"] = s.text() // the kubelet's texts differ
 		all = append(all, a.facts)
 	}
 	return all
@@ -218,7 +218,7 @@ func ourMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
 		} else {
 			err = client.Create(t.Context(), s.Pod)
 		}
-		require.Equal(t, before, s.Pod, "the pod was modified")
+		require.Equal(t, before, s.Pod, "the call modified the pod")
 		if a.facts["error"] = yesNo(err != nil); err != nil {
 			a.facts["text"] = err.Error()
 		}
@@ -227,7 +227,7 @@ func ourMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
 	return all
 }
 
-// text is what our client says of a call, as its documentation has it.
+// text returns the expected error of our client, according to its documentation.
 func (s mirrorCall) text() string {
 	if s.Delete {
 		prefix := "delete mirror pod ns/a: "
@@ -247,7 +247,7 @@ func (s mirrorCall) text() string {
 	return ""
 }
 
-// refused says why no mirror can be created.
+// refused returns the reason for which no mirror pod can be created.
 func (s mirrorCall) refused() string {
 	const exists = `pods "a" already exists`
 	switch {

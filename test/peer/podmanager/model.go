@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A model is a pod manager as the documentation of ours describes it: two lists in the
-// order of adding, in which a name belongs to the last pod that has it.
+// A model is a pod manager that behaves as the documentation of ours specifies: two lists in
+// the order of additions. A name refers to the last pod with that name.
 type model struct{ pods, copies []*corev1.Pod }
 
 func isMirror(pod *corev1.Pod) bool {

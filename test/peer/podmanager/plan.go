@@ -29,12 +29,12 @@ import (
 //go:linkname tryReconcileMirrorPods k8s.io/kubernetes/pkg/kubelet.(*Kubelet).tryReconcileMirrorPods
 func tryReconcileMirrorPods(kl *kubelet.Kubelet, ctx context.Context, static, mirror *corev1.Pod)
 
-// A planWorld is what an agent knows of pods and mirrors, and what an API server has.
+// A planWorld is the pods and mirror pods in the agent, and the pods in the API server.
 type planWorld struct {
-	Pods, Mirrors []*corev1.Pod // as the agent knows them, in the order of adding
-	There         []*corev1.Pod // at the API server
+	Pods, Mirrors []*corev1.Pod // in the agent, in the order of additions
+	There         []*corev1.Pod // in the API server
 	Ending        []string      // names of mirrors whose pods are still terminating
-	Node          *corev1.Node  // nil: it cannot be had
+	Node          *corev1.Node  // nil if the lookup fails
 	Fails         map[string]string
 }
 
@@ -77,7 +77,7 @@ func newPlanWorld(d *judge.Draw) *planWorld {
 		there := mirror.DeepCopy()
 		switch {
 		case d.Chance(10):
-			continue // it is gone
+			continue // it does not exist
 		case d.Chance(10):
 			there.UID += "-b" // it has a successor
 		}
@@ -89,7 +89,7 @@ func newPlanWorld(d *judge.Draw) *planWorld {
 	return w
 }
 
-// draw draws what fails and what is still ending.
+// draw draws failures and terminating pods.
 func (w *planWorld) draw(d *judge.Draw) {
 	for _, name := range []string{"ns/a", "ns/b", "ns/c", "other/a", "other/b", "other/c"} {
 		if d.Chance(15) {
@@ -145,7 +145,7 @@ func (s *server) node() (*corev1.Node, error) {
 	return s.w.Node, nil
 }
 
-// facts are the calls for each name, and what there is after them.
+// facts returns the calls for each name, and the remaining pods.
 func (s *server) facts() judge.Facts {
 	f := judge.Facts{}
 	for name, calls := range s.calls {
@@ -223,8 +223,8 @@ type serverNodes struct {
 
 func (n serverNodes) Get(string) (*corev1.Node, error) { return n.node() }
 
-// mirrorClient is the kubelet's, for which a deletion also succeeds, if told so, where
-// somebody else has deleted the pod.
+// mirrorClient is the kubelet's client. With an option, a deletion also succeeds if another
+// client has deleted the pod.
 type mirrorClient struct {
 	kubeletpod.MirrorClient
 	server *server
@@ -252,8 +252,7 @@ func kubeletPlan(t *testing.T, w *planWorld) []judge.Facts {
 	return []judge.Facts{playPlan(t.Context(), w, planVariant{})}
 }
 
-// playPlan does for each static pod what the kubelet does when it syncs it, and for each
-// orphan what it does when it cleans up.
+// playPlan runs the kubelet's sync of each static pod, and its cleanup of each orphan.
 func playPlan(ctx context.Context, w *planWorld, v planVariant) judge.Facts {
 	s, m := newServer(w), kubeletpod.NewBasicPodManager()
 	for _, pod := range slices.Concat(v.pods(w), w.Mirrors) {
@@ -282,8 +281,8 @@ func playPlan(ctx context.Context, w *planWorld, v planVariant) judge.Facts {
 	return s.facts()
 }
 
-// cleanUp deletes orphans. A mirror that the manager has forgotten for another of its
-// name is one in ours.
+// cleanUp deletes orphans. A mirror pod that the manager replaced with another of the same
+// name is an orphan in our plan.
 func (v planVariant) cleanUp(ctx context.Context, w *planWorld, m kubeletpod.Manager, client kubeletpod.MirrorClient) {
 	_, mirrors, orphans := m.GetPodsAndMirrorPods()
 	slices.Sort(orphans)
@@ -324,10 +323,10 @@ func ourPlan(t *testing.T, w *planWorld) []judge.Facts {
 		why := map[string]bool{
 			podmanager.MirrorMissing:  action.Delete == nil && action.Create != nil,
 			podmanager.MirrorOutdated: action.Delete != nil && action.Create != nil && action.Delete.DeletionTimestamp == nil,
-			podmanager.MirrorDeleted:  action.Delete != nil && action.Create != nil && action.Delete.DeletionTimestamp != nil,
+			podmanager.MirrorDeleted:  action.Delete != nil && action.Delete.DeletionTimestamp != nil,
 			podmanager.MirrorOrphaned: action.Delete != nil && action.Create == nil,
 		}
-		require.True(t, why[action.Reason], "the reason of an action is another: %s", action.Reason)
+		require.True(t, why[action.Reason], "unexpected reason of an action: %s", action.Reason)
 	}
 	one := newServer(w)
 	single, err := podmanager.NewMirrorClient(podmanager.MirrorConfig{
@@ -346,17 +345,17 @@ func ourPlan(t *testing.T, w *planWorld) []judge.Facts {
 		}
 		errs = append(errs, err)
 	}
-	require.Equal(t, errors.Join(errs...), client.Apply(t.Context(), plan), "a plan is another thing than its actions")
+	require.Equal(t, errors.Join(errs...), client.Apply(t.Context(), plan), "Apply and the actions of the plan return different errors")
 	return []judge.Facts{s.facts()}
 }
 
-// A planVariant is a way in which the kubelet would do what ours does.
+// A planVariant changes the kubelet's behaviour to ours, one difference per field.
 type planVariant struct {
-	latest      bool // of several pods of a name the last counts
-	unversioned bool // a pod without a hash keeps the mirror that it has, and gets none
-	gone        bool // a mirror that is gone can be created again
+	latest      bool // the last of several pods with one name counts
+	unversioned bool // a pod without a hash keeps its mirror pod, and gets no new one
+	gone        bool // a deleted mirror pod can be created again
 	byUID       bool // orphans are deleted by UID
-	static      bool // a mirror beside a pod that is not static is an orphan
+	static      bool // the mirror pod of a pod that is not static is an orphan
 }
 
 // pods returns the pods that the kubelet's manager is given.
@@ -374,8 +373,9 @@ func (v planVariant) pods(w *planWorld) (pods []*corev1.Pod) {
 	return pods
 }
 
-// explains reports whether the kubelet does what ours did in this way, or together with
-// the others, but not without it.
+// explains reports whether the variant explains the difference: with the variant alone, the
+// kubelet does what our plan does; or with all variants it does, but not with all other
+// variants.
 func (v planVariant) explains(s judge.Scene[*planWorld]) bool {
 	decides := func(v planVariant) bool {
 		return playPlan(context.Background(), s.World, v)[s.Fact] == s.Ours

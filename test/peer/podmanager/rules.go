@@ -13,7 +13,7 @@ type scene = judge.Scene[*world]
 
 const docPath = "podmanager/doc.go"
 
-// isModel reports whether our value is the one that the model has.
+// isModel reports whether our value is the model's.
 func isModel(s scene) bool {
 	w := &world{Steps: s.World.Steps}
 	return s.Ours == play(w, &model{})[s.Step][s.Fact]

@@ -15,7 +15,7 @@ import (
 
 type mergeScene = judge.Scene[*mergeWorld]
 
-// A claim is what only one pod can have.
+// A claim is a name or UID that only one pod can have.
 type claim struct {
 	uid    types.UID
 	mirror bool
@@ -35,8 +35,8 @@ func givenAt(w *mergeWorld, step int) map[string][]*corev1.Pod {
 	return given
 }
 
-// contested reports whether, up to a step, two pods were given that have a claim in
-// common.
+// contested reports whether, up to a step, the sources delivered two pods with a common
+// claim.
 func contested(w *mergeWorld, step int) bool {
 	for i := range step + 1 {
 		seen := map[claim]bool{}
@@ -60,8 +60,8 @@ type choice struct {
 	source string
 }
 
-// chosenAt returns the pods that count after a step: a pod whose claims its source
-// holds already counts before others, then the order of the sources decides.
+// chosenAt returns the pods that count after a step. A pod whose claims already belong to its
+// source precedes others; then the order of the sources decides.
 func chosenAt(w *mergeWorld, step int) (chosen map[types.UID]choice) {
 	holder := map[claim]string{}
 	for i := range step + 1 {
@@ -93,7 +93,7 @@ func chosenAt(w *mergeWorld, step int) (chosen map[types.UID]choice) {
 	return chosen
 }
 
-// conflicts returns what is reported of a source's pods that are left out.
+// conflicts returns the reported conflicts of a source's pods that do not count.
 func conflicts(w *mergeWorld, step int, source string) (all []podmanager.Conflict) {
 	chosen := chosenAt(w, step)
 	holder := func(has func(pod *corev1.Pod) bool) string {
@@ -143,7 +143,7 @@ func expected(w *mergeWorld, step int, uid types.UID) string {
 	return value
 }
 
-// operation returns what leads from one version of a pod to another.
+// operation returns the operation between two versions of a pod.
 func operation(before, after choice) string {
 	old, now := before.pod, after.pod
 	notes := func(pod *corev1.Pod) string { return pod.Annotations["note"] }
@@ -167,7 +167,7 @@ func uidOf(fact string) (types.UID, bool) {
 	return types.UID(uid), ok
 }
 
-// toldFollows reports whether the fact "told" follows from our facts about pods.
+// toldFollows reports whether the fact "told" is a consequence of our facts about pods.
 func toldFollows(s mergeScene) bool {
 	ops := false
 	for fact, value := range s.OursFacts[s.Step] {

@@ -18,7 +18,7 @@ const (
 	mirrorAnnotation = "kubernetes.io/config.mirror"
 )
 
-// A world is a history of changes of the pods that a pod manager holds.
+// A world is a sequence of changes to the pods in a pod manager.
 type world struct{ Steps []change }
 
 // A change is one call.
@@ -99,7 +99,7 @@ func newWorld(d *judge.Draw) *world {
 	return w
 }
 
-// describe is a pod in a fact: what is looked up is the object.
+// describe prints a pod for a fact. Pods are identified by the object.
 func describe(w *world, pod *corev1.Pod) string {
 	if pod == nil {
 		return ""

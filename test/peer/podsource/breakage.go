@@ -15,10 +15,10 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A place is a value in a manifest, with the type that it becomes.
+// A place is a value in a manifest, with the Go type into which it is decoded.
 type place struct {
 	value  any
-	typ    reflect.Type // nil if it is in no field of the type
+	typ    reflect.Type // nil if the type has no field for it
 	parent any          // *object or *list
 	index  int
 }
@@ -85,7 +85,7 @@ func decodesItself(t reflect.Type) bool {
 	}, t)
 }
 
-// breakOne changes one thing in a manifest of type t, which mostly makes it wrong.
+// breakOne makes one change to a manifest of type t. Most changes make it invalid.
 func breakOne(d *judge.Draw, root any, t reflect.Type) {
 	places := placesOf(root, t)
 	if len(places) == 0 {
@@ -116,7 +116,7 @@ func breakOne(d *judge.Draw, root any, t reflect.Type) {
 	}
 }
 
-// addField gives a struct of the manifest a field that it lacks.
+// addField adds a missing field to a struct of the manifest.
 func addField(d *judge.Draw, root any, t reflect.Type) {
 	structs := []place{{value: root, typ: t}}
 	for _, p := range placesOf(root, t) {
@@ -209,7 +209,7 @@ func anyNumber(d *judge.Draw) any {
 		number("9223372036854775807"), number("9223372036854775808"), number("1e2"))
 }
 
-// anyString returns a string for a field: often one that the field allows.
+// anyString returns a string for a field. It is often valid for the field.
 func anyString(d *judge.Draw, name string) any {
 	known := enums()[name]
 	if len(known) > 0 && d.Chance(70) {
@@ -254,7 +254,7 @@ func remove(p place) {
 	}
 }
 
-// repeat gives a key or an item a second time.
+// repeat duplicates a key or an item.
 func repeat(p place) {
 	switch parent := p.parent.(type) {
 	case *object:
@@ -264,7 +264,7 @@ func repeat(p place) {
 	}
 }
 
-// strange changes a key, or adds one that no type has.
+// strange changes a key, or adds an unknown key.
 func strange(d *judge.Draw, p place) {
 	o, ok := p.parent.(*object)
 	if !ok {
@@ -278,7 +278,7 @@ func strange(d *judge.Draw, p place) {
 	*key = strings.ToUpper((*key)[:min(1, len(*key))]) + (*key)[min(1, len(*key)):]
 }
 
-// addKnown puts a field that means something elsewhere into an object.
+// addKnown adds a field to an object that is valid only elsewhere.
 func addKnown(d *judge.Draw, o *object, _ reflect.Type) {
 	o.set(judge.Pick(d, "name", "image", "key", "operator", "path", "hostPath", "exec", "sleep", "value", "httpGet"), anyString(d, "name"))
 }
@@ -288,7 +288,7 @@ const (
 	givenTwice   = "the field is given twice"
 )
 
-// strictOf returns what strict decoding refuses in a pod's manifest, by path.
+// strictOf returns the errors of strict decoding in a pod's manifest, by path.
 func strictOf(doc any) map[string]string {
 	found := map[string]string{}
 	addStrict(found, "", doc, reflect.TypeFor[corev1.Pod]())
@@ -318,7 +318,7 @@ func addStrict(found map[string]string, path string, v any, t reflect.Type) {
 				found[child] = unknownField
 			}
 			if typ != nil {
-				addStrict(found, child, m.value, typ) // also of one that is given twice
+				addStrict(found, child, m.value, typ) // also for a duplicate key
 			}
 			seen[m.key] = true
 		}

@@ -17,14 +17,14 @@ const (
 	sourceAnnotation = "kubernetes.io/config.source"
 )
 
-// memory is what a side needs to know of the steps before, for facts about changes.
+// memory is a side's state from earlier steps, for facts about changes.
 type memory struct {
 	uids, hashes map[string]string // by pod
 }
 
 func newMemory() *memory { return &memory{uids: map[string]string{}, hashes: map[string]string{}} }
 
-// pods adds the facts about the pods that a source has.
+// pods adds the facts about the pods of a source.
 func (m *memory) pods(f judge.Facts, w *world, at int, pods []*corev1.Pod) {
 	uids, hashes := map[string]string{}, map[string]string{}
 	for _, pod := range pods {

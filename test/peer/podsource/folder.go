@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// write makes the folder's files those of a step. A file that has not changed stays as
-// it is.
+// write writes the files of a step to the directory. An unchanged file is not written.
 func write(t *testing.T, dir string, s step) {
 	t.Helper()
 	targets := filepath.Join(dir, "targets")
@@ -47,7 +46,7 @@ func write(t *testing.T, dir string, s step) {
 	}
 }
 
-// changed reports whether a folder lacks the file, or has it otherwise.
+// changed reports whether the directory lacks the file, or has it with other content.
 func (f file) changed(dir string) bool {
 	path := filepath.Join(dir, f.Name)
 	info, err := os.Lstat(path)
@@ -73,24 +72,24 @@ func (e entry) write(path, folder string) error {
 	}
 }
 
-// passes know how often ours may read.
+// passes computes how often our source may read.
 type passes struct {
 	files  map[string]pass
-	answer *string // the last one
+	answer *string // the last response
 }
 
-// A pass is what is known of a file that was read.
+// A pass is the state of a file that was read.
 type pass struct {
 	text    string
 	since   time.Time
 	settled bool
 }
 
-// expect returns how many files or answers ours must read in a step: a file until it
-// has looked the same for two seconds, and an answer that is another.
+// expect returns how many files or responses our source must read in a step: a file until it
+// has been unchanged for two seconds, and a response if it differs from the last one.
 func (p *passes) expect(w *world, s step) (n int) {
 	if !readsStep(w, s) {
-		p.files = nil // they come back as others
+		p.files = nil // they count as new files when they exist again
 		return 0
 	}
 	if w.HTTP {

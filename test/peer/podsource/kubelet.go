@@ -35,8 +35,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// The kubelet's sources have no exported step. What follows are their own functions,
-// with types of the same layout.
+// The kubelet does not export a single step of its sources. The following are its unexported
+// functions, with types of the same layout.
 type (
 	sourceFile   struct{}
 	sourceUpdate struct{ Pods []*corev1.Pod }
@@ -141,7 +141,7 @@ func answer(s step) (*http.Response, error) {
 	return &http.Response{Status: fmt.Sprint(s.Status), StatusCode: s.Status, Body: io.NopCloser(strings.NewReader(s.Files[0].text())), Header: http.Header{}}, nil
 }
 
-// read is one pass of the source and what it leads to.
+// read runs one pass of the source and its consequences.
 func (k *kubelet) read(t *testing.T, f judge.Facts) {
 	t.Helper()
 	source := kubetypes.FileSource
@@ -166,8 +166,8 @@ func (k *kubelet) read(t *testing.T, f judge.Facts) {
 	}
 }
 
-// noteEntry adds what the kubelet logs of an entry of the folder that is no file. Of a
-// folder it says so as well, and goes on.
+// noteEntry adds the kubelet's log message about a directory entry that is not a file. For a
+// subdirectory, it also logs a message and continues.
 func (k *kubelet) noteEntry(f judge.Facts, line string) {
 	for _, e := range k.step.Entries {
 		if strings.Contains(line, "/"+e.Name+`"`) && !strings.Contains(line, "is a directory") {
@@ -176,7 +176,7 @@ func (k *kubelet) noteEntry(f judge.Facts, line string) {
 	}
 }
 
-// problems adds what is wrong with each document.
+// problems adds the problems of each document.
 func (k *kubelet) problems(t *testing.T, f judge.Facts, dir string) {
 	t.Helper()
 	for _, file := range k.step.Files {
@@ -224,7 +224,7 @@ func (k *kubelet) decode(text, source string) (parsed bool, pod *corev1.Pod, err
 	return tryDecodeSinglePod(klog.Background(), []byte(text), k.defaults(source))
 }
 
-// document adds what is wrong with one document.
+// document adds the problems of one document.
 func (k *kubelet) document(t *testing.T, f judge.Facts, prefix, text, source string) {
 	t.Helper()
 	parsed, _, err := k.decode(text, source)
@@ -245,7 +245,7 @@ func (k *kubelet) document(t *testing.T, f judge.Facts, prefix, text, source str
 	k.remember(t, prefix, pod)
 	errs := validation.ValidatePodCreate(pod, podutil.GetValidationOptionsFromPodSpecAndMeta(&pod.Spec, nil, &pod.ObjectMeta, nil))
 	if len(errs) > 0 {
-		// Its order depends on maps.
+		// The order of the errors depends on maps.
 		require.Len(t, err.Error(), len(fmt.Sprintf("invalid pod: %v", errs)))
 	}
 	addProblems(f, prefix, errs)
@@ -256,8 +256,8 @@ func (k *kubelet) document(t *testing.T, f judge.Facts, prefix, text, source str
 	}
 }
 
-// addImages adds a fact for each image that the kubelet cannot pull, because it is no
-// reference.
+// addImages adds a fact for each image that the kubelet cannot pull, because it is not a
+// valid reference.
 func addImages(f judge.Facts, prefix string, containers []core.Container) {
 	for i, c := range containers {
 		if _, _, _, err := parsers.ParseImageName(c.Image); err != nil && c.Image != "" {
@@ -266,7 +266,7 @@ func addImages(f judge.Facts, prefix string, containers []core.Container) {
 	}
 }
 
-// remember adds the pod to what the kubelet would have.
+// remember records the pod as the kubelet decodes it.
 func (k *kubelet) remember(t *testing.T, prefix string, pod *core.Pod) {
 	t.Helper()
 	v1pod := &corev1.Pod{}

@@ -12,16 +12,16 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A held manifest is a document of which ours has the pod.
+// A held manifest is a document whose pod our source has.
 type held struct {
 	source
-	step int // in which the document was read
-	seen int // in which its UID was first seen
+	step int // the step in which the document was read
+	seen int // the step in which its UID was first seen
 }
 
-// A model is which pods ours must have after each step, given which files it refuses:
-// of each file the documents of the last time that it was good, and of two documents
-// for one name or UID the first.
+// A model computes which pods our source must have after each step, given the rejected files:
+// for each file the documents of its last valid version, and of two documents with the same
+// name or UID the first one.
 type model struct {
 	files map[string][]held // after the last step
 	pods  []map[string]held // by step and name
@@ -84,7 +84,7 @@ func (o source) document() any { return o.file.Docs[o.doc] }
 // uid returns the manifest's own UID, empty if it has none.
 func (o source) uid() string { return text(o.document(), "metadata", "uid") }
 
-// identity is what a UID is made of: the manifest's own one, or the content.
+// identity is the input of a UID: the manifest's own UID, or the content.
 func (o source) identity() string {
 	if uid := o.uid(); uid != "" {
 		return "uid " + uid
@@ -92,8 +92,8 @@ func (o source) identity() string {
 	return contentOf(o.document())
 }
 
-// contentOf returns what ours counts as the content of a document. YAML writes 1e2 as
-// 100, and JSON cannot decode it as a whole number.
+// contentOf returns the content of a document from which our source derives the UID. YAML
+// writes 1e2 as 100, and JSON cannot decode 1e2 as an integer.
 func contentOf(doc any) string {
 	var text strings.Builder
 	toJSON(&text, doc)
@@ -104,9 +104,9 @@ func contentOf(doc any) string {
 	return marshal(pod.ObjectMeta) + marshal(pod.Spec) + marshal(pod.Status)
 }
 
-// isModel reports whether our value of a fact about a pod is the one of the model: that
-// of the document as the kubelet has it with its defaults, whether it refuses the
-// document or not, but for what rules about single values change.
+// isModel reports whether our value of a fact about a pod is the model's: that of the
+// document with the kubelet's defaults, whether the kubelet rejects the document or not,
+// except for changes by rules about single values.
 func isModel(s scene) bool {
 	pod, what, ok := podFact(s.Fact)
 	if !ok {
@@ -142,8 +142,9 @@ func isModel(s scene) bool {
 
 const seenPath = ".metadata.annotations." + seenAnnotation
 
-// lastRead returns the scene in the last step in which the source could be read: what
-// both sides have is from there, but for what the kubelet ends with a folder.
+// lastRead returns the scene in the last step in which the source could be read. The pods of
+// both sides come from there, except that the kubelet removes all pods if the directory is
+// missing.
 func lastRead(s scene) scene {
 	for s.Step > 0 && !readsStep(s.World, s.World.Steps[s.Step]) {
 		s.Step--

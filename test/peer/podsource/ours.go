@@ -40,7 +40,7 @@ func oursSide(t *testing.T, w *world) (all []judge.Facts) {
 			f := judge.Facts{}
 			var res podsource.Result
 			if w.HTTP {
-				res, _ = server.Load(t.Context()) // what is wrong is among the problems
+				res, _ = server.Load(t.Context()) // the problems contain the error
 			} else {
 				write(t, dir, s)
 				res, _ = directory.Load(t.Context())
@@ -58,7 +58,7 @@ func oursSide(t *testing.T, w *world) (all []judge.Facts) {
 	return all
 }
 
-// An observer knows the problems that there are from what it was told.
+// An observer maintains the current problems from the notifications.
 type observer struct{ problems []string }
 
 func (o *observer) changed(added, gone []podsource.Problem) {
@@ -84,7 +84,7 @@ func ourProblem(f judge.Facts, w *world, s step, p podsource.Problem) {
 		name = "answer"
 	}
 	if !readsStep(w, s) {
-		return // the folder is missing or there was no answer
+		return // the directory is missing, or the request failed
 	}
 	at := slices.IndexFunc(s.Files, func(f file) bool { return f.Name == name })
 	if at < 0 || !s.Files[at].whole() || p.Document == 0 {
@@ -93,7 +93,7 @@ func ourProblem(f judge.Facts, w *world, s step, p podsource.Problem) {
 	}
 	prefix := documentPrefix(name, p.Document-1)
 	if p.Document > len(s.Files[at].Docs) {
-		// A document of the file before it became bad.
+		// A document of an earlier valid version of the file.
 		f[prefix+"taken metadata.name"] = "yes"
 		return
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// addProblems adds a fact for each field that is wrong.
+// addProblems adds a fact for each invalid field.
 func addProblems(f judge.Facts, prefix string, errs field.ErrorList) {
 	for _, err := range errs {
 		f[prefix+"problem "+fieldOf(err)] = "yes"
 	}
 }
 
-// fieldOf returns the path of a problem without what the two sides write differently:
-// indexes and keys, but for the index of a container. Where the two sides have another
-// path for the same check, it is ours. Where they have one path for several checks,
-// what is wrong stands behind it.
+// fieldOf returns the path of a problem in a form that is equal on both sides: without
+// indexes and keys, except for the index of a container. If the two sides use different paths
+// for the same check, it returns ours. If they use one path for several checks, the check
+// follows the path.
 func fieldOf(err *field.Error) string {
 	path := withoutIndexes(err.Field)
 	parent, last, _ := cutLast(path)
@@ -38,7 +38,7 @@ func fieldOf(err *field.Error) string {
 		return "spec.initContainers.ports.hostPort Duplicate"
 	case isHandler(parent) && slices.Contains([]string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}, last):
 		if err.Type == field.ErrorTypeForbidden {
-			return parent // more than one thing to do
+			return parent // more than one action
 		}
 		if last == "sleep" {
 			return path + ".seconds"
@@ -71,7 +71,7 @@ func fieldOf(err *field.Error) string {
 	return path
 }
 
-// amountCheck returns which check of a resource has failed.
+// amountCheck returns which check of a resource failed.
 func amountCheck(err *field.Error) string {
 	detail := err.Detail
 	above := strings.Contains(detail, "must not be more than") || strings.Contains(detail, "must be less than or equal to")
@@ -87,8 +87,8 @@ func amountCheck(err *field.Error) string {
 	}
 }
 
-// overcommits reports whether the resource at a path may have a request other than its
-// limit: any but huge pages and extended resources.
+// overcommits reports whether the resource at a path may have a request that differs from its
+// limit: any except huge pages and extended resources.
 func overcommits(path string) bool {
 	return !strings.Contains(path, "hugepages-") && (!strings.Contains(path, "/") || strings.Contains(path, "kubernetes.io/"))
 }
@@ -105,7 +105,7 @@ func cutLast(path string) (parent, last string, ok bool) {
 	return path[:i], path[i+1:], true
 }
 
-// withoutIndexes removes what is in brackets, but for the index of a container.
+// withoutIndexes removes brackets with their content, except for the index of a container.
 func withoutIndexes(path string) string {
 	var b strings.Builder
 	for rest := path; ; {
@@ -122,15 +122,15 @@ func withoutIndexes(path string) string {
 	}
 }
 
-// A group is a set of fields that ours does not check and the kubelet does.
+// A group is a set of fields that only the kubelet validates.
 type group struct {
 	name     string
 	class    judge.Class
 	sentence string
-	paths    []string // patterns of paths in which a container is "container"
+	paths    []string // path patterns in which "container" stands for any container
 }
 
-// unmountedSources returns the names of the kinds of volumes that ours does not mount.
+// unmountedSources returns the names of the volume types that our agent does not mount.
 func unmountedSources() []string {
 	mounted := []string{"configMap", "downwardAPI", "emptyDir", "hostPath", "image", "projected", "secret"}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(fieldsOf(reflect.TypeFor[corev1.VolumeSource]()))), func(kind string) bool {
@@ -138,9 +138,9 @@ func unmountedSources() []string {
 	})
 }
 
-const neverRunSentence = "The kubelet validates, and gives defaults to, volumes of kinds that ours does not mount, resource claims, block devices, variables from files and settings for Windows; ours refuses such a pod at admission, whatever the values of these fields are."
+const neverRunSentence = "The kubelet validates, and gives defaults to, volumes of kinds that ours does not mount, resource claims, block devices, variables from files and settings for Windows; ours ignores the settings for Windows, and refuses a pod with one of the other fields at admission, whatever its value is."
 
-// containerPath replaces what names a container by "container".
+// containerPath replaces the path of a container with "container".
 func containerPath(path string) string {
 	for _, prefix := range []string{"spec.initContainers[", "spec.containers["} {
 		if rest, ok := strings.CutPrefix(path, prefix); ok {
@@ -157,7 +157,7 @@ func (g group) matcher() func(path string) bool {
 	return func(path string) bool { return pattern.MatchString(containerPath(path)) }
 }
 
-// groups are the fields that ours leaves unchecked.
+// groups returns the fields that our source does not validate.
 func groups() []group {
 	return []group{
 		{

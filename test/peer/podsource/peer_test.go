@@ -18,8 +18,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestPeer(t *testing.T) {
 	klog.SetLogger(logr.Discard())
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true}) // as the kubelet does when it starts
-	// A pod that refers to objects of the API is refused by its reference alone, and
-	// the rest of it would not be compared. The fact "reference" has that decision.
+	// The kubelet would reject a pod with a reference to an API object only because of the
+	// reference, and nothing else would be compared. The fact "reference" contains this
+	// decision.
 	require.NoError(t, utilfeature.DefaultMutableFeatureGate.Set("PreventStaticPodAPIReferences=false"))
 	judge.Run(t, judge.Peer[*world]{
 		Name: "podsource", World: newWorld, Kubelet: kubeletSide, Ours: oursSide, Rules: rules(), Scenarios: 1000,

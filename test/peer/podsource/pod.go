@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// enums are the values of fields that have few, by the field's name.
+// enums returns the values of enumerated fields, by field name.
 func enums() map[string][]string {
 	return map[string][]string{
 		"restartPolicy": {"Always", "OnFailure", "Never"}, "dnsPolicy": {"Default", "ClusterFirst", "ClusterFirstWithHostNet", "None"},
@@ -38,7 +38,7 @@ func enums() map[string][]string {
 	}
 }
 
-// oddImages are references at the edge of what can be one.
+// oddImages returns image references that are barely valid or invalid.
 func oddImages() []string {
 	digits := strings.Repeat("0123456789abcdef", 4)
 	return []string{
@@ -49,7 +49,7 @@ func oddImages() []string {
 	}
 }
 
-// drawPod returns a pod that mostly is right.
+// drawPod returns a pod that is mostly valid.
 func drawPod(d *judge.Draw, name string) *corev1.Pod {
 	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	p.Name = name
@@ -101,7 +101,23 @@ func drawPod(d *judge.Draw, name string) *corev1.Pod {
 	if d.Chance(5) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, Message: "x"}
 	}
+	if d.Chance(8) {
+		drawStopSignal(d, &p.Spec)
+	}
 	return p
+}
+
+// drawStopSignal draws the stop signal of a container, and the operating system on which the
+// signal depends.
+func drawStopSignal(d *judge.Draw, s *corev1.PodSpec) {
+	if d.Chance(85) {
+		s.OS = &corev1.PodOS{Name: judge.Pick(d, corev1.Linux, corev1.Linux, corev1.Windows)}
+	}
+	c := &s.Containers[0]
+	if c.Lifecycle == nil {
+		c.Lifecycle = &corev1.Lifecycle{}
+	}
+	c.Lifecycle.StopSignal = new(judge.Pick(d, corev1.SIGTERM, corev1.SIGUSR1, corev1.SIGKILL, corev1.SIGRTMIN, "SIGNONE"))
 }
 
 func drawID(d *judge.Draw) int64 { return judge.Pick(d, int64(1000), 0, -1, 4294967296, 2147483648) }

@@ -12,26 +12,26 @@ type scene = judge.Scene[*world]
 
 const docPath = "podmanager/podsource/doc.go"
 
-// problem splits a fact about a field that is wrong.
+// problem splits a fact about an invalid field.
 func problem(fact string) (prefix, path string, ok bool) {
 	prefix, path, ok = strings.Cut(fact, " problem ")
 	return prefix + " ", path, ok
 }
 
-// onlyKubelet reports whether the fact is a problem that only the kubelet has.
+// onlyKubelet reports whether the fact is a problem that only the kubelet reports.
 func onlyKubelet(s scene) (prefix, path string, ok bool) {
 	prefix, path, ok = problem(s.Fact)
 	return prefix, path, ok && s.Kubelet == "yes" && s.Ours == ""
 }
 
-// onlyOurs reports whether the fact is a problem that only ours has.
+// onlyOurs reports whether the fact is a problem that only our source reports.
 func onlyOurs(s scene) (prefix, path string, ok bool) {
 	prefix, path, ok = problem(s.Fact)
 	return prefix, path, ok && s.Kubelet == "" && s.Ours == "yes"
 }
 
-// fileOf returns the file of a fact about one, and the document, -1 if it is about
-// the whole.
+// fileOf returns the file of a fact, and the index of the document, -1 if the fact is about
+// the whole file.
 func fileOf(s scene) (f file, doc int, what string, ok bool) {
 	rest, ok := strings.CutPrefix(s.Fact, "file ")
 	if !ok {

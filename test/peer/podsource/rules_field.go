@@ -21,8 +21,8 @@ func ancestors(path string) (all []string) {
 	}
 }
 
-// derived explains facts about a pod whose document the kubelet refuses and ours
-// accepts: the kubelet has none, or keeps those of the answer before.
+// derived explains facts about a pod whose document the kubelet rejects and our source
+// accepts: the kubelet has no such pod, or still has the pods of the previous response.
 func derived(s scene) bool {
 	pod, _, ok := podFact(s.Fact)
 	if !ok {
@@ -108,7 +108,21 @@ func fieldRules() []judge.Rule[*world] {
 	}}
 }
 
-// stricterRules are about what ours refuses and the kubelet accepts.
+// isOfLinux reports whether a field is forbidden in a pod for Windows.
+func isOfLinux(path string) bool {
+	switch path {
+	case "spec.resources", "spec.hostPID", "spec.hostIPC", "spec.hostUsers", "spec.shareProcessNamespace":
+		return true
+	}
+	_, name, ok := strings.Cut(path, "securityContext.")
+	return ok && slices.Contains([]string{
+		"appArmorProfile", "seLinuxOptions", "seLinuxChangePolicy", "seccompProfile", "sysctls", "fsGroup", "fsGroupChangePolicy", "runAsUser",
+		"runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "capabilities", "readOnlyRootFilesystem", "privileged",
+		"allowPrivilegeEscalation", "procMount",
+	}, name)
+}
+
+// stricterRules are about documents that our source rejects and the kubelet accepts.
 func stricterRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "UIDs that are no names", Class: judge.Deliberate, Doc: docPath,
@@ -136,7 +150,7 @@ func stricterRules() []judge.Rule[*world] {
 	}}
 }
 
-// laxerRules are about what the kubelet refuses and ours accepts.
+// laxerRules are about documents that the kubelet rejects and our source accepts.
 func laxerRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "mounts of bad volumes", Class: judge.Deliberate, Doc: docPath,
@@ -148,6 +162,13 @@ func laxerRules() []judge.Rule[*world] {
 			}
 			unnamed := s.KubeletFacts[s.Step][prefix+"problem "+strings.TrimSuffix(path, "NotFound")+"Required"] != ""
 			return (unnamed || hasProblem(s.KubeletFacts[s.Step], prefix+"problem spec.volumes")) && mountsDeclared(document(s), path)
+		},
+	}, {
+		Name: "fields of Windows pods", Class: judge.Deliberate, Doc: docPath,
+		Sentence: neverRunSentence,
+		Explains: func(s scene) bool {
+			_, path, ok := onlyKubelet(s)
+			return ok && text(document(s), "spec", "os", "name") == "windows" && isOfLinux(path)
 		},
 	}, {
 		Name: "accepted by ours", Class: judge.Deliberate, Doc: docPath,

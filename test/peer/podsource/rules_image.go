@@ -1,12 +1,13 @@
 package podsource
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// imageRules are about images that one side takes for a reference.
+// imageRules are about images that only one side treats as a valid reference.
 func imageRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "image references", Class: judge.Deliberate, Doc: docPath,
@@ -15,6 +16,16 @@ func imageRules() []judge.Rule[*world] {
 			prefix, path, ok := onlyOurs(s)
 			container, isImage := strings.CutSuffix(path, ".image")
 			return ok && isImage && s.KubeletFacts[s.Step][prefix+"image "+container] != ""
+		},
+	}, {
+		Name: "image volumes without a reference", Class: judge.KubeletDefect, Doc: docPath,
+		Sentence: "The kubelet accepts an image volume without a reference in a manifest; ours refuses the manifest, as the API server refuses such a pod.",
+		Explains: func(s scene) bool {
+			_, path, ok := onlyOurs(s)
+			volumes, isList := get(document(s), "spec", "volumes").(*list)
+			return ok && path == "spec.volumes.image.reference" && isList && slices.ContainsFunc(volumes.items, func(v any) bool {
+				return get(v, "image") != nil && text(v, "image", "reference") == ""
+			})
 		},
 	}}
 }

@@ -55,8 +55,8 @@ func sourcesWith(w *world, step int, fits func(doc any) bool) (all []source) {
 	return all
 }
 
-// definedTwice reports whether another document has defined a pod of the document that
-// a fact is about, now or before.
+// definedTwice reports whether another document has defined the pod of a fact's document, in
+// this step or before.
 func definedTwice(s scene) bool {
 	now, i, _, _ := fileOf(s)
 	for step := range s.Step + 1 {
@@ -84,8 +84,8 @@ func definedUID(w *world, step int, uid string) int {
 	return len(all)
 }
 
-// defined counts the documents that have defined a pod so far. Ours keeps those of a
-// file that has become bad.
+// defined counts the documents that have defined a pod so far. Our source keeps the documents
+// of a file that has become invalid.
 func defined(w *world, step int, pod string) int {
 	all := map[string]bool{}
 	for i := range step + 1 {
@@ -122,8 +122,8 @@ func otherPod(facts judge.Facts, pod, uid string) bool {
 	return false
 }
 
-// keepsOld reports whether ours refuses a file that defines a pod or its UID, or has
-// done so, or of which it has the pod from before.
+// keepsOld reports whether our source rejects, or has rejected, a file that defines a pod or
+// its UID, or still has the pod from an earlier version.
 func keepsOld(s scene, pod string) bool {
 	return slices.ContainsFunc(s.World.Steps[s.Step].Files, func(f file) bool {
 		if !refuses(s.OursFacts, s.Step, f.Name) {
@@ -153,7 +153,7 @@ func podRules() []judge.Rule[*world] {
 			}
 			pod, _, ok := podFact(s.Fact)
 			sources := sourcesOf(s.World, s.Step, pod)
-			if len(sources) == 0 { // the kubelet keeps the name that a UID had first
+			if len(sources) == 0 { // the kubelet keeps the first name of a UID
 				sources = sourcesOfUID(s.World, s.Step, s.KubeletFacts[s.Step]["pod "+pod+" uid"])
 			}
 			return ok && isModel(s) && s.Ours == "" && len(sources) > 0 && !slices.ContainsFunc(sources, func(o source) bool { return isManifest(s.World, o.file.Name) })
@@ -199,7 +199,7 @@ func podRules() []judge.Rule[*world] {
 	}}
 }
 
-// manyRules are about several documents, and documents that had another name before.
+// manyRules are about several documents, and documents whose name has changed.
 func manyRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "later documents", Class: judge.Deliberate, Doc: docPath,
@@ -239,11 +239,15 @@ func manyRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: docPath, Ends: true,
-		Sentence: "If the name in a manifest with a UID changes, the kubelet keeps the old name of the pod; ours uses the new name.",
+		Sentence: "If the name or the self link in a manifest with a UID changes, the kubelet keeps the old name or self link of the pod; ours uses the new one.",
 		Explains: func(s scene) bool {
-			pod, _, ok := podFact(s.Fact)
+			pod, what, ok := podFact(s.Fact)
 			if !ok || s.Step == 0 {
 				return false
+			}
+			if what == ".metadata.selfLink" {
+				kept := s.Kubelet == s.KubeletFacts[s.Step-1][s.Fact]
+				return kept && s.KubeletFacts[s.Step]["pod "+pod+" uid"] != "derived" && isModel(s)
 			}
 			if hasPod(s.KubeletFacts, s.Step, pod) {
 				uid := s.KubeletFacts[s.Step]["pod "+pod+" uid"]
@@ -263,7 +267,7 @@ func manyRules() []judge.Rule[*world] {
 	}}
 }
 
-// identityRules are about what pods are the same to each side.
+// identityRules are about which pods each side treats as the same.
 func identityRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "UID from content", Class: judge.Deliberate, Doc: docPath,
@@ -294,7 +298,7 @@ func valueRules() []judge.Rule[*world] {
 	}}
 }
 
-// defaultRules are about what the kubelet adds to a pod.
+// defaultRules are about defaults that the kubelet sets in a pod.
 func defaultRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "defaults of volumes", Class: judge.Deliberate, Doc: docPath,

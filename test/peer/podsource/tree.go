@@ -8,7 +8,7 @@ import (
 )
 
 // A value of a manifest is one of *object, *list, string, bool, number, plain and nil.
-// Objects keep the order of their members and may have a key twice, as text can.
+// Objects keep the order of their members and may have duplicate keys, as text can.
 type (
 	object struct{ members []member }
 	member struct {
@@ -17,7 +17,7 @@ type (
 	}
 	list   struct{ items []any }
 	number string
-	plain  string // a scalar that YAML has without quotes, whatever it means there
+	plain  string // an unquoted scalar in YAML, of any type
 )
 
 // treeOf returns what v marshals to as JSON.
@@ -71,7 +71,7 @@ func read(dec *json.Decoder) (any, error) {
 	}
 }
 
-// get returns a member's value: the last one of that key.
+// get returns a member's value: the last one with the key.
 func get(v any, path ...string) any {
 	for _, key := range path {
 		o, ok := v.(*object)
@@ -88,7 +88,7 @@ func get(v any, path ...string) any {
 	return v
 }
 
-// text returns a string of a manifest, empty if the value is none.
+// text returns a string of a manifest, or "" if the value is not a string.
 func text(v any, path ...string) string {
 	switch v := get(v, path...).(type) {
 	case string:

@@ -20,37 +20,37 @@ type world struct {
 	HTTP  bool
 	Steps []step
 
-	// would are the facts about the pods of documents as the kubelet decodes them, by
-	// step and document, whether it refuses them or not.
+	// would is the facts about the pods of documents as the kubelet decodes them, by step and
+	// document, for accepted and rejected documents.
 	would []map[string]judge.Facts
-	model model // of ours, as far as it was asked for
+	model model // model of our source, computed on demand
 }
 
-// A step is what the source has when both sides read it.
+// A step is the state of the source when both sides read it.
 type step struct {
-	After   int     // seconds since the step before
+	After   int     // seconds since the previous step
 	Missing bool    // the folder does not exist
-	Files   []file  // sorted by name; one of an HTTP server: its answer
-	Entries []entry // what else is in the folder
-	Status  int     // of the answer; 0: the server does not answer
+	Files   []file  // sorted by name; for an HTTP server: its response
+	Entries []entry // other directory entries
+	Status  int     // HTTP status; 0 if the request fails
 }
 
-// An entry of the folder has the name of a manifest, and is none.
+// An entry has the name of a manifest, and is not one.
 type entry struct {
 	Name string
-	Kind string // folder, link to a folder, link to nothing, loop, pipe
+	Kind string // directory, link to a directory, dangling link, loop, pipe
 }
 
-// A file has documents, or is an answer.
+// A file is a file with documents, or a response.
 type file struct {
 	Name string
 	Docs []any
-	// Form is how the documents are written.
+	// Form is the format of the documents.
 	Form form
-	// Head and Tail are put around the text, Cut bytes are taken from its end.
+	// Head and Tail enclose the text. Cut is the number of bytes removed from its end.
 	Head, Tail string
 	Cut        int
-	// Link says that the file is a symbolic link to one elsewhere.
+	// Link is set if the file is a symbolic link to a file elsewhere.
 	Link bool
 }
 
@@ -99,7 +99,7 @@ func yamlOf(doc any, marked bool) string {
 	return b.String()
 }
 
-// documentText returns one document as a file of its own would have it.
+// documentText returns one document as a separate file.
 func (f file) documentText(i int) string {
 	if f.Form == asYAML {
 		return yamlOf(f.Docs[i], false)
@@ -116,7 +116,7 @@ func (f file) documentText(i int) string {
 	return b.String()
 }
 
-// whole reports whether the text is that of the documents and nothing else.
+// whole reports whether the text consists of the documents only.
 func (f file) whole() bool { return f.Cut == 0 && f.Tail == "" && f.Head == "" }
 
 func (w *world) String() string {
@@ -160,11 +160,11 @@ func newWorld(d *judge.Draw) *world {
 	return w
 }
 
-// distinct returns how many steps a world has before two documents define one name or
-// UID, at least one. What becomes of two pods of one name is compared in one step: over
-// several, it depends on the order of everything that happened to both.
+// distinct returns how many steps a world has before two documents define one name or UID, at
+// least one. Two pods with one name are compared in one step only: over several steps, the
+// result depends on the order of all earlier events.
 func (w *world) distinct() int {
-	held := map[string]map[string]bool{} // what each file has defined so far
+	held := map[string]map[string]bool{} // definitions of each file so far
 	for i, s := range w.Steps {
 		holder := map[string]string{}
 		for _, f := range s.Files {
@@ -201,7 +201,7 @@ func (w *world) distinct() int {
 func nextFiles(d *judge.Draw, http bool, files []file, pods *int) (next []file) {
 	for _, f := range files {
 		switch d.Int(8) {
-		case 0, 1: // as it was
+		case 0, 1: // unchanged
 		case 2, 3:
 			if f.whole() {
 				f = edit(d, f)
@@ -308,7 +308,7 @@ func addFile(d *judge.Draw, files []file, pods *int) []file {
 	return files
 }
 
-// frame puts something around the text of a few files, which are simple then.
+// frame adds text around the documents of a few files, which are simple then.
 func frame(d *judge.Draw, f *file) {
 	if !d.Chance(10) {
 		return
@@ -318,7 +318,7 @@ func frame(d *judge.Draw, f *file) {
 	}
 	switch d.Int(8) {
 	case 0:
-		f.Head = "# *comment\n" // which is no alias
+		f.Head = "# *comment\n" // not a YAML alias
 	case 1:
 		f.Head = "---\n"
 	case 2:
@@ -338,7 +338,7 @@ func frame(d *judge.Draw, f *file) {
 	}
 }
 
-// simple returns a manifest with nothing that could be wrong.
+// simple returns a valid minimal manifest.
 func simple(file string, i int) any {
 	name := "simple-" + strings.ToLower(strings.ReplaceAll(strings.Trim(file, "."), ".", "-")) + strconv.Itoa(i)
 	container := &object{members: []member{{"name", "c"}, {"image", "nginx"}}}
@@ -367,12 +367,12 @@ func newAnswer(d *judge.Draw, pods *int) file {
 	return f
 }
 
-// newDoc returns a manifest: a pod, mostly with one thing or two that are wrong.
+// newDoc returns a manifest: a pod, mostly with one or two mistakes.
 func newDoc(d *judge.Draw, pods *int) any {
 	*pods++
 	name := "pod" + strconv.Itoa(*pods)
 	if d.Chance(9) {
-		name = "pod1" // as another one may be named
+		name = "pod1" // another pod can have this name
 	}
 	pod := drawPod(d, name)
 	doc, err := treeOf(pod)
@@ -397,7 +397,7 @@ func (w *world) timeOf(step int) time.Time {
 	return time.Date(2000, 1, 1, 0, 0, seconds, 0, time.UTC)
 }
 
-// podName returns the name that a document's pod has on the node.
+// podName returns the name of a document's pod on the node.
 func (w *world) podName(doc any) string {
 	namespace := text(doc, "metadata", "namespace")
 	if namespace == "" {

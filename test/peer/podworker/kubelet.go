@@ -26,8 +26,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A login1 is systemd-logind on the bus: the methods are those that the kubelet's
-// package asks for.
+// A login1 is systemd-logind on the D-Bus, with the methods that the kubelet's package uses.
 type login1 interface {
 	CurrentInhibitDelay() (time.Duration, error)
 	InhibitShutdown() (systemd.InhibitLock, error)
@@ -130,7 +129,7 @@ func playKubelet(t *testing.T, w *world) (all []judge.Facts) {
 		}
 		all = r.play(tell)
 		if b.events != nil {
-			// The manager looks for the bus again and again, for ever.
+			// The manager tries to connect to the bus forever.
 			systemDbus = func() (login1, error) {
 				runtime.Goexit()
 				return nil, errors.New("not reached")
@@ -142,7 +141,8 @@ func playKubelet(t *testing.T, w *world) (all []judge.Facts) {
 	return all
 }
 
-// validate has the kubelet look at the options; all others are its defaults.
+// validate runs the kubelet's validation of the options. All other options have their
+// defaults.
 func validate(t *testing.T, w *world) error {
 	t.Helper()
 	s, _, err := scheme.NewSchemeAndCodecs()
@@ -151,7 +151,7 @@ func validate(t *testing.T, w *world) error {
 	s.Default(defaults)
 	c := &kubeletconfig.KubeletConfiguration{}
 	require.NoError(t, s.Convert(defaults, c, nil))
-	c.FailCgroupV1 = false // whatever this machine has
+	c.FailCgroupV1 = false // independent of this machine
 	require.NoError(t, validation.ValidateKubeletConfiguration(c, utilfeature.DefaultFeatureGate))
 	c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration = w.Config.ShutdownGracePeriod, w.Config.ShutdownGracePeriodCriticalPods
 	c.ShutdownGracePeriodByPodPriority = kubeletPeriods(w)

@@ -17,7 +17,7 @@ import (
 
 type apiObject = apiruntime.Object
 
-// ourSide is what ours needs of a machine.
+// ourSide is the collaborators of our side.
 type ourSide struct {
 	*diary
 
@@ -28,7 +28,7 @@ func (s *ourSide) Inhibit(_ context.Context, need time.Duration) (allowed time.D
 	if allowed = s.world.Allowed; need > allowed {
 		allowed = s.world.Overridden
 	}
-	if allowed == 0 { // not even a lock helps
+	if allowed == 0 { // logind waits for no lock
 		return 0, nil, nil
 	}
 	s.take()
@@ -88,7 +88,7 @@ func playOurs(t *testing.T, w *world) (all []judge.Facts) {
 			go func() {
 				select {
 				case c <- struct{}{}:
-				case <-ctx.Done(): // ours does not listen
+				case <-ctx.Done(): // our side does not wait for the signal
 				}
 			}()
 		})
@@ -101,8 +101,8 @@ func playOurs(t *testing.T, w *world) (all []judge.Facts) {
 	return all
 }
 
-// withoutLateVolumes takes away what is asked of volumes at the moment when a shutdown
-// is called off: it depends on chance whether ours still asks.
+// withoutLateVolumes removes the calls about volumes at the moment when a shutdown is
+// cancelled: whether our side still makes the call is random.
 func withoutLateVolumes(s shutdown, f judge.Facts) {
 	for _, p := range s.Pods {
 		name := "pod " + p.Name + "/volumes"

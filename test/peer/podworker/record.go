@@ -21,11 +21,11 @@ var (
 	errVolumes = errors.New("a volume is busy")
 )
 
-// quiet is how long after the beginning of a shutdown nothing happens any more.
+// quiet is the time after the beginning of a shutdown after which nothing happens any more.
 const quiet = 3 * time.Hour
 
-// A diary is what one side does in the shutdowns of a world: in a synctest bubble,
-// by its clock.
+// A diary is a record of one side's actions in the shutdowns of a world. It runs in a
+// synctest bubble and uses its clock.
 type diary struct {
 	world *world
 
@@ -37,8 +37,8 @@ type diary struct {
 	locks int
 }
 
-// play has the machine shut down again and again. Tell is told true then, and false
-// when the shutdown is called off.
+// play lets the machine shut down repeatedly. It calls tell with true at the beginning of a
+// shutdown, and with false when the shutdown is cancelled.
 func (r *diary) play(tell func(bool)) []judge.Facts {
 	for i := range r.world.Shutdowns {
 		s := &r.world.Shutdowns[i]
@@ -55,7 +55,7 @@ func (r *diary) play(tell func(bool)) []judge.Facts {
 	return r.all
 }
 
-// accepted are the facts about options alone.
+// accepted returns the facts of a world that has only options.
 func accepted(problem error) []judge.Facts {
 	if problem != nil {
 		return []judge.Facts{{"options": "refused"}}
@@ -76,7 +76,7 @@ func (r *diary) begin(s *shutdown) {
 	}
 }
 
-// after is the time since the beginning of the shutdown.
+// after returns the time since the beginning of the shutdown.
 func (r *diary) after() string {
 	if r.now == nil {
 		return "at first"
@@ -94,8 +94,8 @@ func (r *diary) fact(name, value string) {
 	f[name] = strings.TrimPrefix(f[name]+"\n"+value, "\n")
 }
 
-// take and release are the machine's lock. What happens before the first shutdown
-// belongs to it.
+// take and release record the inhibitor lock. Actions before the first shutdown belong to its
+// step.
 func (r *diary) take() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,8 +112,8 @@ func (r *diary) release() {
 	}
 }
 
-// kill ends a pod: by itself, or at the end of its grace period. A pod that hangs
-// does neither.
+// kill terminates a pod: it ends by itself, or at the end of its grace period. A pod that
+// hangs never ends.
 func (r *diary) kill(ctx context.Context, pod *corev1.Pod, grace time.Duration, status func(*corev1.PodStatus)) error {
 	p := r.now.pod(pod.Name)
 	r.fact("pod "+pod.Name+"/told", fmt.Sprintf("%s, grace %s", r.after(), grace/r.world.scale))

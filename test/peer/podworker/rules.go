@@ -14,16 +14,15 @@ import (
 
 const doc = "lifecycle/podworker/doc.go"
 
-// A deviation is one way in which ours differs. All of them, one after the other,
-// turn what the kubelet does into what ours must do, and the last that changes a fact
-// explains it.
+// A deviation is one difference of our side. All of them in sequence turn the kubelet's
+// actions into ours. The last deviation that changes a fact explains it.
 type deviation struct {
 	judge.Rule[*world]
 
-	// world changes what the kubelet is given, for one shutdown; it may be nil. It
-	// reports whether it changed anything.
+	// world changes the kubelet's input for one shutdown. It may be nil. It reports whether
+	// it changed anything.
 	world func(*world) bool
-	// facts changes what the kubelet does; it may be nil.
+	// facts changes the kubelet's actions. It may be nil.
 	facts func(*world, judge.Facts)
 }
 
@@ -101,14 +100,14 @@ func (w *world) predict(t *testing.T, step int, kubelet judge.Facts) []judge.Pre
 	p := []judge.Prediction{{Facts: kubelet, By: -1}}
 	changed := w.only(step)
 	for i, d := range deviations() {
-		if w.Shutdowns == nil && i > 0 { // options alone
+		if w.Shutdowns == nil && i > 0 { // the world has only options
 			break
 		}
 		f := maps.Clone(p[len(p)-1].Facts)
 		switch {
 		case d.world != nil && d.world(changed):
 			f = playKubelet(t, changed)[0]
-			if step > 0 { // the lock was taken before
+			if step > 0 { // the lock was taken in an earlier step
 				f["lock"] = strings.TrimPrefix(f["lock"], "held at first, ")
 			}
 		case d.facts != nil:
@@ -134,7 +133,7 @@ func (w *world) only(step int) *world {
 	return c
 }
 
-// allows returns how long the machine waits if it is asked for the whole time.
+// allows returns how long logind waits if a side requests the whole time.
 func (w *world) allows() time.Duration {
 	if need := w.Config.Total(); need <= w.Allowed {
 		return need
@@ -142,7 +141,8 @@ func (w *world) allows() time.Duration {
 	return min(w.Overridden, w.Config.Total())
 }
 
-// lessTime gives the stages that end last their time first.
+// lessTime reduces the periods of the last stages, so that all stages fit into the allowed
+// time.
 func lessTime(w *world) bool {
 	left := w.allows()
 	if left == 0 || left == w.Config.Total() {
@@ -163,8 +163,7 @@ func lessTime(w *world) bool {
 	return true
 }
 
-// tenths makes everything take ten times as long, if the stages have tenths of
-// seconds.
+// tenths makes everything ten times as long if the stages have fractions of seconds.
 func tenths(w *world) bool {
 	periods := w.Config.GracePeriods()
 	if w.allows() == 0 { // nothing happens
@@ -191,7 +190,7 @@ func tenths(w *world) bool {
 	return true
 }
 
-// stageOf returns the stage in which a pod ends.
+// stageOf returns the stage in which a pod is terminated.
 func (w *world) stageOf(p *pod) (stage podworker.ShutdownGracePeriodByPodPriority) {
 	var priority int32
 	if p.Spec.Priority != nil {
@@ -217,8 +216,8 @@ func times(value string) (all []time.Duration) {
 	return all
 }
 
-// unendedVolumes takes away what is asked of volumes of pods that can't be ended, or
-// when the time of the stage is over.
+// unendedVolumes removes the calls about volumes of pods that could not be terminated, or
+// after the end of the stage.
 func unendedVolumes(w *world, f judge.Facts) {
 	for _, p := range w.Shutdowns[0].Pods {
 		name := "pod " + p.Name + "/volumes"
@@ -232,7 +231,7 @@ func unendedVolumes(w *world, f judge.Facts) {
 	}
 }
 
-// calledOff takes away what comes after the cancellation.
+// calledOff removes everything after the cancellation.
 func calledOff(w *world, f judge.Facts) {
 	s := w.Shutdowns[0]
 	at := s.Cancelled / w.scale

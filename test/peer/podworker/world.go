@@ -16,44 +16,44 @@ import (
 // A world is the options of a node, and the shutdowns of its machine.
 type world struct {
 	Config podworker.ShutdownConfig
-	// Allowed is how long logind waits for who holds a lock, and Overridden how long
-	// after it was asked for more.
+	// Allowed is how long logind waits for the holder of a lock, and Overridden how long
+	// after a longer time was requested.
 	Allowed, Overridden time.Duration
 	Shutdowns           []shutdown
 
-	// scale is how many times longer everything takes, for a kubelet that is to tell
-	// what it would do with tenths of seconds.
+	// scale multiplies all durations, to observe how a kubelet without fractions of seconds
+	// would behave with them.
 	scale     time.Duration
 	predicted map[int][]judge.Prediction
 }
 
-// A shutdown is one of the machine.
+// A shutdown is a shutdown of the machine.
 type shutdown struct {
-	After time.Duration // since the one before
+	After time.Duration // since the previous one
 	Pods  []*pod
-	// Cancelled is when the machine calls the shutdown off, after its beginning; 0 is
+	// Cancelled is the time from the beginning of the shutdown to its cancellation; 0 means
 	// never.
 	Cancelled time.Duration
-	// Volumes says how long the volumes of all pods of a stage take to be unmounted,
-	// and VolumesFail whether that fails then.
+	// Volumes is the duration of unmounting the volumes of all pods in a stage. VolumesFail
+	// is set if it fails.
 	Volumes     time.Duration
 	VolumesFail bool
 }
 
-// hangs is what a pod takes to end that does not even when it is killed.
+// hangs is the termination time of a pod that does not end even if it is killed.
 const hangs = time.Hour
 
-// A pod is one on the node when the machine shuts down.
+// A pod is a pod on the node when the machine shuts down.
 type pod struct {
 	*corev1.Pod
 
-	Ends  time.Duration // what it takes to end
-	Fails bool          // then
+	Ends  time.Duration // duration of its termination
+	Fails bool          // the termination fails after Ends
 }
 
 func drawWorld(d *judge.Draw) *world {
 	w := &world{Config: drawConfig(d), scale: 1}
-	if d.Chance(20) { // the kubelet and ours both stop at bad options
+	if d.Chance(20) { // both sides reject invalid options
 		w.Config = drawBadConfig(d, w.Config)
 		return w
 	}
@@ -64,7 +64,7 @@ func drawWorld(d *judge.Draw) *world {
 	}
 	for i := range d.Between(1, 3) {
 		w.Shutdowns = append(w.Shutdowns, drawShutdown(d, i, w.Config))
-		if w.Shutdowns[i].Cancelled == 0 { // then the machine is off
+		if w.Shutdowns[i].Cancelled == 0 { // the machine is off afterwards
 			break
 		}
 	}

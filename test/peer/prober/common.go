@@ -12,8 +12,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// lasts returns how long a step takes, so that both sides see the same time after it.
-// After a restart, ours spreads first runs over ten seconds.
+// lasts returns the duration of a step, so that both sides have the same time after it. After
+// a restart, our manager spreads first runs over ten seconds.
 func lasts(s step, w world) time.Duration {
 	d := time.Duration(0)
 	for i := range w.Containers {
@@ -37,10 +37,10 @@ func (s step) adds(ending bool) bool {
 	return !ending && (!s.NoSync || s.Op == opCreate || s.Op == opStart || s.Op == opReplace || s.Op == opAdd)
 }
 
-// removes reports whether the pod is gone after the step.
+// removes reports whether the step removes the pod.
 func (s step) removes() bool { return s.Op == opRemove || s.Op == opCleanup && !s.Keep }
 
-// outcomeFor returns how a command ends.
+// outcomeFor returns the result of a command.
 func (s step) outcomeFor(command []string) outcome {
 	for k := range kinds {
 		if prober.Kind(k).String() == command[2] {
@@ -50,7 +50,7 @@ func (s step) outcomeFor(command []string) outcome {
 	return s.Outcome
 }
 
-// noteStatus notes what a status says that depends on probes.
+// noteStatus records the parts of a status that depend on probes.
 func noteStatus(f judge.Facts, st corev1.PodStatus) {
 	for _, list := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses} {
 		for _, c := range list {
@@ -66,8 +66,8 @@ func eventText(object runtime.Object, eventtype, reason, message string) string 
 	return fmt.Sprintf("%s/%s %s %s %s %s %s %s: %s", ref.Namespace, ref.Name, ref.Kind, ref.APIVersion, ref.UID, ref.FieldPath, eventtype, reason, message)
 }
 
-// tell puts an announced result into a status and reports whether that matters: it
-// changes the status, or the container is to be killed.
+// tell applies a probe result to a status. It reports whether the result changes the status,
+// or the container must be killed.
 func tell(st *corev1.ContainerStatus, k prober.Kind, good bool) bool {
 	was := false
 	switch k {

@@ -25,17 +25,17 @@ type shell struct {
 	Env       []corev1.EnvVar
 	Timeout   int32
 	NoHandler bool
-	NoRunner  bool // ours was given nothing that runs commands
+	NoRunner  bool // our manager has no command runner
 	Runs      []command
 }
 
-// A command is how the command of one run ends.
+// A command is the result of the command in one run.
 type command struct {
 	Stdout, Stderr string
 	Code           int32
-	Err            string        // the runtime's, if it cannot run the command
-	Takes          time.Duration // never near the timeout
-	Hangs          bool          // the runtime does not see to the timeout
+	Err            string        // the runtime's error, if it cannot run the command
+	Takes          time.Duration // far from the timeout
+	Hangs          bool          // the runtime ignores the timeout
 }
 
 func drawShell(d *judge.Draw) shell {
@@ -80,8 +80,8 @@ func (w shell) pod() *corev1.Pod {
 	return onePod(probe, nil, w.Env...)
 }
 
-// shellLasts is longer than a run takes in either side, with the grace of a runtime
-// that hangs.
+// shellLasts is longer than a run of either side, including the extra time for a runtime that
+// hangs.
 const shellLasts = 5 * time.Minute
 
 // A shellRunner runs commands for both sides.
@@ -94,7 +94,8 @@ func (r *shellRunner) note(id string, args []string, timeout time.Duration) {
 	r.commands = append(r.commands, fmt.Sprintf("%s %q %s", id, args, timeout))
 }
 
-// RunInContainer is the kubelet's, with what it makes of the runtime's answer.
+// RunInContainer is called by the kubelet. It converts the runtime's response as the kubelet
+// does.
 func (r *shellRunner) RunInContainer(_ context.Context, id kubecontainer.ContainerID, args []string, timeout time.Duration) ([]byte, error) {
 	r.note(id.ID, args, timeout)
 	late := fmt.Errorf("%w: %q timed out after %s", remote.ErrCommandTimedOut, strings.Join(args, " "), timeout)
@@ -117,7 +118,7 @@ func (r *shellRunner) RunInContainer(_ context.Context, id kubecontainer.Contain
 	}
 }
 
-// Exec is ours.
+// Exec is called by our manager.
 func (r *shellRunner) Exec(ctx context.Context, e prober.ExecRequest) (int32, error) {
 	r.note(e.ContainerID, e.Command, e.Timeout)
 	c := r.now

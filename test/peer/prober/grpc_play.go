@@ -66,8 +66,8 @@ func healthOurs(t *testing.T, s *healthServer) (run func() (result, text string)
 	}, func() { _ = c.Close() }
 }
 
-// impatience is how long a check may take that gets no answer. A probe has whole seconds,
-// so the clients are asked there.
+// impatience is the timeout of a check without a response. The test calls the clients
+// directly, because a probe's timeout is in whole seconds.
 const impatience = 60 * time.Millisecond
 
 // pod returns a pod with a probe of the server.

@@ -18,14 +18,14 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A health is a health check by gRPC, asked a few times, and the server that it meets.
+// A health is a gRPC health check that runs a few times, and its server.
 type health struct {
 	Service string
 	Meets   meets
-	Runs    [][]frame // what the server sends for each request; the last is repeated
+	Runs    [][]frame // what the server sends for each request; the last entry is repeated
 }
 
-// meets is what a connection meets.
+// meets is the kind of server behind a connection.
 type meets string
 
 const (
@@ -36,7 +36,7 @@ const (
 	silent  meets = "a server that does not answer"
 )
 
-// A frame is something that a server sends.
+// A frame is one thing that a server sends.
 type frame struct {
 	Kind   string
 	Fields [][2]string
@@ -58,7 +58,7 @@ func drawHealth(d *judge.Draw) health {
 	return w
 }
 
-// drawFrames draws an answer: a good one, with one or two things that are odd.
+// drawFrames draws a response: a valid one, with one or two unusual things.
 func drawFrames(d *judge.Draw) (all []frame) {
 	head := [][2]string{{":status", "200"}, {"content-type", "application/grpc"}}
 	if d.Chance(10) {
@@ -87,7 +87,7 @@ func drawFrames(d *judge.Draw) (all []frame) {
 	for range messages {
 		all = append(all, drawMessage(d, encoded)...)
 	}
-	if messages == 2 { // which of several faults the kubelet names depends on chance
+	if messages == 2 { // the kubelet names one of several faults at random
 		return append(all, frame{Kind: "headers", Fields: trailers, End: true})
 	}
 	if d.Chance(6) {
@@ -123,8 +123,8 @@ func drawTrailers(d *judge.Draw) [][2]string {
 	return append(trailers, [2]string{"x-more", "1"})
 }
 
-// drawMessage draws a message, in one frame or more. One that is encoded is more often
-// marked as compressed.
+// drawMessage draws a message, in one or more frames. An encoded message is more often marked
+// as compressed.
 func drawMessage(d *judge.Draw, encoded bool) (all []frame) {
 	body := []byte{8, byte(judge.Pick(d, 1, 1, 1, 1, 2, 0, 3, 4, 100))}
 	if d.Chance(12) {
@@ -136,7 +136,7 @@ func drawMessage(d *judge.Draw, encoded bool) (all []frame) {
 	if d.Chance(8) || encoded && d.Chance(50) {
 		message[0] = byte(judge.Pick(d, 1, 2, 255))
 	}
-	if d.Chance(3) { // it claims to be longer than it is
+	if d.Chance(3) { // the length in the message's prefix is too large
 		binary.BigEndian.PutUint32(message[1:], judge.Pick[uint32](d, 20000, 16<<10, 16<<10+1, 5<<20, 1<<31))
 	}
 	if d.Chance(6) {
@@ -286,7 +286,7 @@ func (w *frameWriter) serveFrame(s *healthServer) error {
 	return nil
 }
 
-// next notes a request and returns the answer.
+// next records a request and returns the response.
 func (s *healthServer) next(request string) []frame {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -325,9 +325,9 @@ func (w *frameWriter) send(id uint32, f frame) error {
 		return w.f.WriteRawFrame(0x42, 7, 0, []byte("what is this"))
 	default:
 		if tcp, isTCP := w.conn.(*net.TCPConn); isTCP {
-			_ = tcp.CloseWrite() // the client may have gone
+			_ = tcp.CloseWrite() // the client may have disconnected
 		}
-		_, _ = io.Copy(io.Discard, w.conn) // unread data would make it a reset
+		_, _ = io.Copy(io.Discard, w.conn) // unread data would turn the close into a reset
 		return io.EOF
 	}
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// tries is how often the kubelet tries a run that ends in an error. That these are more
-// than one is seen in prober/steps; here the next try would meet another answer.
+// tries is how often the kubelet tries a run that ends in an error. prober/steps covers
+// several tries; in these comparisons the next try would get another response.
 const tries = 1
 
 //go:linkname runProbeWithRetries k8s.io/kubernetes/pkg/kubelet/prober.(*prober).runProbeWithRetries
@@ -49,7 +49,7 @@ func onePod(probe *corev1.Probe, ports []corev1.ContainerPort, env ...corev1.Env
 // A kubeletProber is the part of the kubelet's manager that runs probes.
 type kubeletProber struct {
 	self   reflect.Value
-	events *kubelet // where events go
+	events *kubelet // receives the events
 }
 
 func newKubeletProber(runner kubecontainer.CommandRunner) kubeletProber {
@@ -66,7 +66,7 @@ func (p kubeletProber) warning(pod *corev1.Pod, text string) string {
 	defer func() { *field = was }()
 	p.events.events = nil
 	_, _ = probeAndRecord(p.self.UnsafePointer(), context.Background(), 1, pod, corev1.PodStatus{PodIP: podIP}, pod.Spec.Containers[0],
-		kubecontainer.ContainerID{Type: "containerd", ID: "id1"}) // the event is what matters
+		kubecontainer.ContainerID{Type: "containerd", ID: "id1"}) // only the event is used
 	return strings.Join(p.events.events, "\n")
 }
 
@@ -77,13 +77,13 @@ func (w warned) Probe(*http.Request, time.Duration) (kubeletprobe.Result, string
 	return kubeletprobe.Warning, string(w), nil
 }
 
-// run makes one run of a probe, as a worker does.
+// run executes a probe once, as a worker does.
 func (p kubeletProber) run(pod *corev1.Pod, ip string) (result, text string) {
 	c := pod.Spec.Containers[0]
 	r, output, err := runProbeWithRetries(p.self.UnsafePointer(), context.Background(), 1, c.ReadinessProbe, pod,
 		corev1.PodStatus{PodIP: ip}, c, kubecontainer.ContainerID{Type: "containerd", ID: "id1"}, tries)
 	if err != nil {
-		return string(kubeletprobe.Unknown), err.Error() // the worker forgets it
+		return string(kubeletprobe.Unknown), err.Error() // the worker ignores the result
 	}
 	return string(r), output
 }
@@ -93,7 +93,8 @@ type ourProber struct {
 	t     *testing.T
 	m     *prober.Manager
 	clock clock.PassiveClock
-	// due is when the next run is due: when the container began, and then when it is made.
+	// due is when the next run is due: at the start of the container, and later whenever run
+	// is called.
 	due *time.Time
 }
 
@@ -125,7 +126,7 @@ func (p ourProber) run() (result, text string) {
 	if r.Err != nil {
 		text = r.Err.Error()
 	}
-	// What a run says of itself, and the history of it, must be what it did.
+	// The report about a run and its history must match the run.
 	require.Equal(p.t, began, r.At)
 	require.Equal(p.t, p.clock.Now().Sub(began), r.Duration)
 	require.Equal(p.t, max(0, began.Sub(*p.due)), r.Late)
@@ -147,10 +148,10 @@ func found(result, text string, requests []string) judge.Facts {
 	return f
 }
 
-// timeoutText puts one text in the place of those that net/http has for a timeout, by
-// chance, and cuts what it shows of an answer that is no HTTP.
+// timeoutText replaces the texts of net/http for a timeout, which vary at random, with one
+// text, and shortens the quoted part of a response that is not HTTP.
 func timeoutText(s string) string {
-	s = strings.ReplaceAll(s, "\u00a0", " ") // protobuf puts either, by chance
+	s = strings.ReplaceAll(s, "\u00a0", " ") // protobuf uses one of the two at random
 	s = regexp.MustCompile(`(: malformed [^"]*"[^"]{0,60})[^"]*`).ReplaceAllString(s, "$1")
 	s = regexp.MustCompile(`^(Get "[^"]*"): (dial tcp \S*: |net/http: )?(request canceled|context deadline exceeded)( while waiting for connection)?( \(Client\.Timeout (exceeded while awaiting headers|or context cancellation while reading body)\))?$`).
 		ReplaceAllString(s, "$1: timed out")

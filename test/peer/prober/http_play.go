@@ -74,7 +74,7 @@ func playWebOurs(t *testing.T, w web) (all []judge.Facts) {
 	return all
 }
 
-// webLasts is how long a run lasts with all its tries.
+// webLasts is the duration of a run with all its tries.
 const webLasts = 30 * time.Second
 
 // agent returns the kubelet's user agent.

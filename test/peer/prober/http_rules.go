@@ -24,8 +24,8 @@ func webRules() []judge.Rule[web] {
 	}
 }
 
-// brokenText returns our text of an answer whose body breaks, from the kubelet's, with
-// the URL that ours has.
+// brokenText converts the kubelet's text about a response with a broken body to ours, which
+// contains the URL.
 func brokenText(s webScene) string {
 	url := regexp.MustCompile(`^Get "[^"]*": `).FindString(s.Ours)
 	if s.Kubelet == "timed out in the body" {

@@ -34,7 +34,7 @@ type network struct {
 	now      run
 	answered int
 	requests []string
-	conns    []*memConn // the servers' ends
+	conns    []*memConn // the server sides of connections
 	serving  sync.WaitGroup
 }
 
@@ -47,7 +47,7 @@ func newNetwork(t *testing.T, w web) *network {
 	return n
 }
 
-// certificate makes one that nobody trusts, for another host, and that is over.
+// certificate creates an untrusted, expired certificate for another host.
 func certificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -91,7 +91,7 @@ func (n *network) open() string {
 	return strconv.Itoa(open)
 }
 
-// close ends all connections, and returns when the servers have ended.
+// close closes all connections, and returns when the servers have stopped.
 func (n *network) close() {
 	n.mu.Lock()
 	for _, c := range n.conns {
@@ -112,7 +112,7 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	i := slices.IndexFunc(n.w.Servers, func(s server) bool { return s.Address == address })
 	switch {
 	case r.Stalls:
-		select { // net/http goes on when the request has ended
+		select { // net/http continues to dial after the request has ended
 		case <-ctx.Done():
 			return fail(ctx.Err())
 		case <-time.After(20 * time.Second):
@@ -136,7 +136,7 @@ func (n *network) serve(s server, raw *memConn) {
 		return
 	}
 	if s.TLS == broken {
-		_, _ = raw.Read(make([]byte, 1))                        // it is closed either way
+		_, _ = raw.Read(make([]byte, 1))                        // closed with or without an error
 		_, _ = raw.Write([]byte{0x15, 0x03, 0x03, 0, 2, 2, 40}) // a failed handshake
 		_ = raw.Close()
 		return
@@ -189,8 +189,8 @@ func (n *network) next(request string) reply {
 	return r
 }
 
-// answerAll answers requests until one side closes.
-// A server that has HTTP/2 too answers plainly, because both ways must come to the same.
+// answerAll responds to requests until one side closes. A server that also supports HTTP/2
+// sends simple responses, because both protocols must have the same result.
 func (n *network) answerAll(c net.Conn, raw *memConn, two bool) {
 	in := bufio.NewReader(c)
 	for kept := false; ; kept = true {
@@ -216,15 +216,15 @@ func (n *network) answerAll(c net.Conn, raw *memConn, two bool) {
 	}
 }
 
-// forgets reports whether a server closes a kept connection when another request comes.
+// forgets reports whether a server closes a reused connection when another request arrives.
 func (n *network) forgets() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.now.Forgets || n.now.Answers[min(n.answered, len(n.now.Answers)-1)].Bytes == ""
 }
 
-// readHead reads a request to the end of its head, and sorts its header lines. A TLS
-// handshake has no end: what looks like one is there by chance.
+// readHead reads a request to the end of its headers, and sorts the header lines. A TLS
+// handshake has no such end: bytes that resemble one are random.
 func readHead(in *bufio.Reader) (string, error) {
 	const handshake = 0x16
 	if first, err := in.Peek(1); err == nil && first[0] == handshake {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// http2 answers requests by HTTP/2 until the client closes. It is no more than the
-// probes need, because the server of golang.org/x/net keeps channels from one bubble
-// to the next.
+// http2 responds to HTTP/2 requests until the client closes. It implements only what the
+// probes need, because the server of golang.org/x/net keeps channels from one bubble to the
+// next.
 func (n *network) http2(c net.Conn) {
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(c, preface); err != nil {
@@ -90,7 +90,7 @@ func (r reply) simple() (status int, body string) {
 	return status, text(min(r.Body, 20000))
 }
 
-// plain returns the same as an answer by HTTP/1.1.
+// plain converts a response to HTTP/1.1.
 func (r reply) plain() reply {
 	status, body := r.simple()
 	h := httpReply{Proto: "HTTP/1.1", Status: status, Body: len(body), Framing: "length", End: "\r\n"}

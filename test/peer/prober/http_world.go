@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A web is an HTTP probe that runs a few times, and the servers that it meets.
+// A web is an HTTP probe that runs a few times, and its servers.
 type web struct {
 	Get     corev1.HTTPGetAction
 	Timeout int32
@@ -39,21 +39,21 @@ const (
 	onlyH2  tlsKind = "h2"
 	other   tlsKind = "another protocol"
 	oldTLS  tlsKind = "TLS 1.1"
-	broken  tlsKind = "alert" // it hangs up in the handshake
+	broken  tlsKind = "alert" // it aborts the handshake
 )
 
-// A run is what the servers answer to the requests of one run of the probe, in turn.
-// The last answer is that to all further requests. After is the time before it.
+// A run is the responses of the servers to the requests of one run of the probe, in order.
+// The last response is used for all further requests. After is the time before the run.
 type run struct {
 	After   time.Duration
-	Forgets bool // servers close a kept connection when another request comes
-	Hangup  bool // servers close idle connections before
-	Refuses bool // connections are refused
-	Stalls  bool // connections are never made
+	Forgets bool // servers close a reused connection when another request arrives
+	Hangup  bool // servers close idle connections before the run
+	Refuses bool // servers refuse connections
+	Stalls  bool // connection attempts hang
 	Answers []reply
 }
 
-// A reply is what a server sends, in pieces.
+// A reply is the data that a server sends, in pieces.
 type reply struct {
 	Bytes   string
 	Delay   time.Duration // before each piece
@@ -61,10 +61,10 @@ type reply struct {
 	Then    ending
 	Status  int // of an answer by HTTP/2
 	Body    int
-	Subject string // what is special about it
+	Subject string // its unusual property
 }
 
-// An ending is what a server does after its answer.
+// An ending is what a server does after its response.
 type ending string
 
 const (
@@ -92,7 +92,7 @@ func drawWeb(d *judge.Draw) web {
 			{Address: "other.example:443", TLS: http11},
 		},
 	}
-	d.Chance(10) // so that recorded seeds have their worlds
+	d.Chance(10) // keeps the worlds of recorded seeds
 	w.Get = drawGet(d)
 	if d.Chance(10) {
 		w.Timeout = 3
@@ -106,8 +106,8 @@ func drawWeb(d *judge.Draw) web {
 	return w
 }
 
-// keptRun returns a run that leaves a connection behind, with some surplus perhaps, and
-// answers that lead elsewhere slowly for the next run.
+// keptRun returns a run that leaves an idle connection, perhaps with surplus data, and slow
+// redirects for the next run.
 func keptRun(d *judge.Draw) run {
 	h := httpReply{Proto: "HTTP/1.1", Status: 200, Body: 20, Framing: judge.Pick(d, "length", "too short"), End: "\r\n"}
 	return run{Answers: []reply{{Bytes: h.String(), Status: 200, Body: 20, Then: keeps, Pieces: 1}}}
@@ -132,7 +132,7 @@ func drawGet(d *judge.Draw) corev1.HTTPGetAction {
 	if d.Chance(30) {
 		for range d.Between(1, 3) {
 			if slices.ContainsFunc(get.HTTPHeaders, isInvalid) {
-				break // of several, either side names one by chance
+				break // both sides name one of several at random
 			}
 			get.HTTPHeaders = append(get.HTTPHeaders, corev1.HTTPHeader{
 				Name:  judge.Pick(d, "Host", "User-Agent", "Accept", "X-One", "x-one", "Authorization", "Connection", "Content-Length", "bad name", "host", "Accept-Encoding", "", "Transfer-Encoding", "Cookie"),
@@ -159,14 +159,14 @@ func drawRun(d *judge.Draw) run {
 		h := httpReply{Proto: "HTTP/1.1", Status: 302, Location: new("/slow"), Framing: "length", End: "\r\n"}
 		r.Answers = append(r.Answers, reply{Bytes: h.String(), Status: 302, Then: keeps, Pieces: 2, Delay: 270 * time.Millisecond})
 	}
-	r.Hangup = r.Hangup || r.Refuses || r.Stalls // a kept connection would be used
+	r.Hangup = r.Hangup || r.Refuses || r.Stalls // a reused connection would be used otherwise
 	for range d.Between(1, 3) {
 		r.Answers = append(r.Answers, drawReply(d))
 	}
 	return r
 }
 
-// drawReply draws an answer: a plain one, or one that is odd in one or two ways.
+// drawReply draws a response: a simple one, or one with one or two unusual properties.
 func drawReply(d *judge.Draw) reply {
 	h := &httpReply{Proto: "HTTP/1.1", Status: judge.Pick(d, 200, 200, 200, 204, 299, 300, 304, 399, 400, 404, 500, 503, 599), End: "\r\n", Framing: "length"}
 	h.Body = judge.Pick(d, 2, 0, 100, 5000, 10<<10-1, 10<<10, 10<<10+1, 20000)
@@ -264,7 +264,7 @@ func (h *httpReply) String() string {
 	return b.String()
 }
 
-// framing returns the header lines that say how long a body is.
+// framing returns the header lines that define the length of a body.
 func framing(kind string, length int) []string {
 	switch kind {
 	case "chunked", "chunks cut", "bad chunk":
@@ -292,7 +292,7 @@ func framing(kind string, length int) []string {
 	}
 }
 
-// text returns a body of a length, no two parts of which are the same.
+// text returns a body of a length. All parts of it differ.
 func text(length int) string {
 	var b strings.Builder
 	for b.Len() < length {

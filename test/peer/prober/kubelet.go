@@ -30,10 +30,10 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// never is a period in seconds that no scenario lives to see.
+// never is a period in seconds that is longer than any scenario.
 const never = 1<<31 - 1
 
-// kubelet is the kubelet's side: its manager, and what the kubelet around it does.
+// kubelet is the kubelet's side: its manager, and a model of the code around it.
 type kubelet struct {
 	*node
 	w     world
@@ -44,8 +44,8 @@ type kubelet struct {
 	results [kinds]results.Manager
 	pod     *corev1.Pod
 
-	status *corev1.PodStatus // that of the status manager
-	// silent makes a worker that is woken find nothing to do.
+	status *corev1.PodStatus // the status in the status manager
+	// silent makes a worker's run do nothing.
 	silent   bool
 	ran      []string
 	events   []string
@@ -87,9 +87,9 @@ func (k *kubelet) end() {
 	synctest.Wait()
 }
 
-// add calls AddPod, and lets the workers that it starts find nothing to do. Because
-// their period is longer than the manager is old, they would wait for a random time
-// at first, so the manager is made older for this moment.
+// add calls AddPod, and makes the first runs of the new workers do nothing. A worker whose
+// period is longer than the age of the manager first waits for a random time, so add
+// temporarily increases the age.
 func (k *kubelet) add() { k.addPod(k.pod) }
 
 func (k *kubelet) addPod(pod *corev1.Pod) {
@@ -100,7 +100,7 @@ func (k *kubelet) addPod(pod *corev1.Pod) {
 	*start = began
 }
 
-// quietly calls f, and lets workers that it wakes find nothing to do.
+// quietly calls f, and makes the runs that f triggers do nothing.
 func (k *kubelet) quietly(f func()) {
 	k.silent = true
 	f()
@@ -113,7 +113,7 @@ func (k *kubelet) field(name string) unsafe.Pointer {
 	return unsafe.Pointer(reflect.ValueOf(k.manager).Elem().FieldByName(name).UnsafeAddr())
 }
 
-// worker returns the channel by which a worker is woken, or nil.
+// worker returns the channel that triggers a worker, or nil.
 func (k *kubelet) worker(container string, kind prober.Kind) chan struct{} {
 	// The kubelet's numbers of the kinds.
 	number := [kinds]int64{prober.Liveness: 0, prober.Readiness: 1, prober.Startup: 2}[kind]
@@ -125,14 +125,14 @@ func (k *kubelet) worker(container string, kind prober.Kind) chan struct{} {
 	return nil
 }
 
-// play does a step and notes what is to be seen of it.
+// play plays a step and records the observations.
 func (k *kubelet) play(s step) {
 	k.step, k.facts, k.ran, k.events, k.announce = s, judge.Facts{}, nil, nil, map[string]string{}
 	if s.adds(k.stopped || k.ended()) {
 		k.add()
 	}
 	if s.removes() {
-		defer func() { k.pod = k.w.pod(never) }() // one of the same UID may come back
+		defer func() { k.pod = k.w.pod(never) }() // a pod with the same UID may be created again
 	}
 	if s.Op == opStart && s.Container < len(k.containers) && k.containers[s.Container].State == running {
 		k.apply(step{Op: opExit, Container: s.Container, Code: s.Code}) // which is seen
@@ -183,7 +183,7 @@ func (k *kubelet) play(s step) {
 	k.note()
 }
 
-// cleanup notes which of the other pods go: those that have no worker any more.
+// cleanup records which of the other pods are removed: the pods without a worker.
 func (k *kubelet) cleanup(s step, desired map[types.UID]sets.Empty) {
 	others := s.others()
 	for _, pod := range others {
@@ -220,7 +220,7 @@ func (k *kubelet) probe(container int, kind prober.Kind) {
 	k.drain()
 }
 
-// drain reads what was announced, as the sync loop does.
+// drain handles the announced results, as the sync loop does.
 func (k *kubelet) drain() {
 	for kind, m := range k.results {
 		for len(m.Updates()) > 0 {
@@ -247,7 +247,7 @@ func (k *kubelet) announced(kind prober.Kind, u results.Update) {
 	}
 }
 
-// sync generates the status anew. The runs that this sets off find nothing to do.
+// sync generates the status again. The runs that this triggers do nothing.
 func (k *kubelet) sync() {
 	made := k.node.status(k.w)
 	old := k.pod.Status
@@ -260,9 +260,9 @@ func (k *kubelet) sync() {
 	k.status = &made
 }
 
-// inherit does what the status generation does beyond the runtime's view: a container
-// that runs is started if that of its name was, and one whose state is unknown and
-// that ran has ended.
+// inherit applies the parts of the status generation that do not depend on the runtime: a
+// running container is started if the container of the same name was, and a container that
+// was running and whose state is unknown has terminated.
 func inherit(made, old []corev1.ContainerStatus) {
 	for i := range made {
 		j := slices.IndexFunc(old, func(o corev1.ContainerStatus) bool { return o.Name == made[i].Name })

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// A half is one direction of a connection in memory, which behaves like one of TCP.
+// A half is one direction of a connection in memory, which behaves like a TCP connection.
 type half struct {
 	mu       sync.Mutex
 	changed  sync.Cond
 	data     []byte
-	end      error // what a reader gets after the data, or nil while it is open
+	end      error // error for the reader after the data, or nil while the connection is open
 	deaf     bool  // the reader has closed
 	deadline time.Time
 	timer    *time.Timer
@@ -107,7 +107,7 @@ func (c *memConn) isClosed() bool {
 	return c.in.end != nil || c.in.deaf
 }
 
-// reset closes the connection so that the other side sees that it was cut.
+// reset closes the connection with a reset for the other side.
 func (c *memConn) reset() { c.finish(os.NewSyscallError("read", syscall.ECONNRESET)) }
 
 func (c *memConn) finish(end error) {

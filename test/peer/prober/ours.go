@@ -40,7 +40,7 @@ type ours struct {
 	events   []string
 	announce map[string]string
 	told     map[prober.Key]prober.Change
-	results  map[prober.Key]prober.Change // as they were after the last step
+	results  map[prober.Key]prober.Change // results after the last step
 }
 
 // playOurs plays a world against our prober.
@@ -62,7 +62,7 @@ func playOurs(t *testing.T, w world) (all []judge.Facts) {
 	return all
 }
 
-// start makes a manager.
+// start creates a manager.
 func (o *ours) start() {
 	cfg := prober.Config{
 		Lookup: o.lookup, Runner: o, Events: o, EventPolicy: prober.EventsAlways,
@@ -91,10 +91,10 @@ func (o *ours) end() {
 	synctest.Wait()
 }
 
-// announced does what an agent does with a change of a result.
+// announced handles a change of a result as an agent does.
 func (o *ours) announced(c prober.Change) {
 	if last, was := o.told[c.Key]; was && last == c && c.Result == prober.Success {
-		o.t.Errorf("a change that is none was announced: %+v", c)
+		o.t.Errorf("an announced change changes nothing: %+v", c)
 	}
 	o.told[c.Key] = c
 	if !o.isRunning(c.ContainerID) || o.status == nil {
@@ -168,7 +168,7 @@ func (o *ours) play(s step) {
 	o.note()
 }
 
-// cleanup notes which pods go, and whether that is what the manager says.
+// cleanup records which pods are removed, and whether the manager's result agrees.
 func (o *ours) cleanup(s step) {
 	for _, pod := range s.others() {
 		o.manager.AddPod(pod)
@@ -216,8 +216,8 @@ func (o *ours) sync() {
 	o.status = &made
 }
 
-// inheritSame does what our status generation does: what was said of the same
-// container stands until its probes say otherwise.
+// inheritSame does what our status generation does: the previous values of the same container
+// are kept until its probes have a result.
 func inheritSame(made, old []corev1.ContainerStatus) {
 	for i := range made {
 		j := slices.IndexFunc(old, func(o corev1.ContainerStatus) bool { return o.ContainerID == made[i].ContainerID })
@@ -250,7 +250,7 @@ func (o *ours) lookup(_ types.UID, name string) (prober.Target, bool) {
 	return t, true
 }
 
-// started reports whether a status says that a container has started.
+// started reports whether a container has started according to a status.
 func started(st corev1.PodStatus, id string) bool {
 	for _, c := range append(st.InitContainerStatuses, st.ContainerStatuses...) {
 		if c.ContainerID == "containerd://"+id {
@@ -284,8 +284,8 @@ func (o *ours) note() {
 	}
 }
 
-// remembers checks that the probes of a container that has ended, and will run again, are
-// still there.
+// remembers checks that the probes of a terminated container that will be restarted still
+// exist.
 func (o *ours) remembers(c container) {
 	for k, p := range c.Probes {
 		if p != nil {
@@ -294,7 +294,7 @@ func (o *ours) remembers(c container) {
 	}
 }
 
-// tells checks that a result that has become another one was announced.
+// tells checks that each changed result was announced.
 func (o *ours) tells(c container, id string) {
 	for k := range c.Probes {
 		key := prober.Key{PodUID: podUID, Container: c.Name, Kind: prober.Kind(k)}
@@ -306,8 +306,7 @@ func (o *ours) tells(c container, id string) {
 	}
 }
 
-// notFound is the error of a command that is not there, with the text that the
-// kubelet's side has.
+// notFound is the error for a missing command, with the text of the kubelet's side.
 type notFound struct{}
 
 func (notFound) Error() string        { return string(missing) }

@@ -12,7 +12,7 @@ type scene = judge.Scene[world]
 
 const inDoc = "prober/doc.go"
 
-// stepRules are the rules of prober/steps. Earlier ones are asked first.
+// stepRules returns the rules of prober/steps. The first that explains a difference counts.
 func stepRules() []judge.Rule[world] {
 	return slices.Concat(runRules(), restartRules(), endingRules(), eventRules(), workerRules())
 }
@@ -37,8 +37,8 @@ func about(fact string) (container string, kinds []prober.Kind) {
 	}
 }
 
-// before returns our value of the fact before the step: nothing is announced, and the
-// status is what it was.
+// before returns our value before the step: nothing is announced, and the status is
+// unchanged.
 func before(s scene) string {
 	if s.Step == 0 || strings.HasPrefix(s.Fact, "announced ") {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// endingRules are about probes while their pod ends.
+// endingRules are about probes while their pod terminates.
 func endingRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
@@ -50,8 +50,8 @@ func endingRules() []judge.Rule[world] {
 	}
 }
 
-// unready returns what our value must be with UnreadyOnStop while the pod ends, if the fact
-// depends on that: all probes have gone, and readiness is announced where it was lost.
+// unready returns our expected value with UnreadyOnStop while the pod terminates, if the fact
+// depends on it: all probes are removed, and the loss of readiness is announced.
 func unready(s scene) (want string, is bool) {
 	if !s.World.Unready || !isStopped(s) {
 		return "", false
@@ -75,14 +75,14 @@ func unready(s scene) (want string, is bool) {
 	}
 }
 
-// isStopped reports whether the pod is being ended.
+// isStopped reports whether the pod is terminating.
 func isStopped(s scene) bool {
 	past := s.World.history(s.Step)
 	return past[s.Step].stopped
 }
 
-// withoutSidecars returns the commands that ran, but for the liveness and startup
-// probes of sidecars.
+// withoutSidecars returns the executed commands without the liveness and startup probes of
+// sidecars.
 func withoutSidecars(s scene, ran string) string {
 	var kept []string
 	for line := range strings.SplitSeq(ran, "\n") {

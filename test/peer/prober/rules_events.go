@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// eventRules are about which events are made.
+// eventRules are about which events are recorded.
 func eventRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
@@ -21,8 +21,7 @@ func eventRules() []judge.Rule[world] {
 	}
 }
 
-// A quiet computes the events that ours makes with EventsOnChange, from the commands
-// that it ran.
+// A quiet computes our events with EventsOnChange from the executed commands.
 type quiet struct {
 	s    scene
 	now  time.Duration
@@ -55,7 +54,7 @@ func quietEvents(s scene) string {
 					q.run(i, c, prober.Kind(k))
 				}
 				if past[i].ended() || past[i].containers[j].State == exited && !s.World.comesBack(c, past[i].containers[j].Code) {
-					q.forget(c.Name + "/" + prober.Kind(k).String()) // ours drops the probe
+					q.forget(c.Name + "/" + prober.Kind(k).String()) // our manager removes the probe
 				}
 				if q.now = start; st.outcomeOf(j, k) == hangs {
 					q.now += hang
@@ -130,7 +129,7 @@ func allEvents(s scene, ran string) string {
 	return strings.Join(events, "\n")
 }
 
-// class is the outcome of a run as events have it.
+// class returns the outcome of a run as events contain it.
 func class(o outcome) outcome {
 	if o == hangs {
 		return fails
@@ -141,7 +140,8 @@ func class(o outcome) outcome {
 	return o
 }
 
-// below returns how far the failures are below the threshold, if they are.
+// below returns the text about the number of failures below the threshold, if the threshold
+// is not reached.
 func below(all []ranProbe, p *probe, o outcome) string {
 	if class(o) != fails {
 		return ""

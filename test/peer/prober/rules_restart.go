@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// restartRules are about what is known of a container from before.
+// restartRules are about state of a container from before a restart.
 func restartRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
@@ -43,7 +43,7 @@ func restartRules() []judge.Rule[world] {
 	}
 }
 
-// predates reports whether a container runs since before the last restart.
+// predates reports whether a container has been running since before the last restart.
 func predates(s scene, name string) bool {
 	restart := lastOf(s, opRestart)
 	i := slices.IndexFunc(s.World.Containers, func(c container) bool { return c.Name == name })
@@ -51,8 +51,8 @@ func predates(s scene, name string) bool {
 	return restart >= 0 && i >= 0 && past[restart].containers[i].State == running && past[restart].containers[i].ID == past[s.Step].containers[i].ID
 }
 
-// saidReady returns whether a container was ready by the status that the API server
-// got before the last restart.
+// saidReady returns whether a container was ready in the last published status before the
+// last restart.
 func saidReady(s scene, name string) string {
 	restart := lastOf(s, opRestart)
 	sent := -1
@@ -69,11 +69,10 @@ func saidReady(s scene, name string) string {
 	return s.OursFacts[sent]["status "+name+"/Ready"]
 }
 
-// saidPodReady returns whether all containers were ready by the last status that the
-// API server got.
+// saidPodReady returns whether all containers were ready in the last published status.
 func saidPodReady(s scene) string {
 	sent := lastOf(s, opPublish)
-	gone := slices.ContainsFunc(s.World.Steps[sent+1:s.Step+1], step.removes) // and with it the status
+	gone := slices.ContainsFunc(s.World.Steps[sent+1:s.Step+1], step.removes) // and the status is removed with it
 	for _, c := range s.World.Containers {
 		if sent < 0 || gone || s.KubeletFacts[sent]["status "+c.Name+"/Ready"] != "true" {
 			return "false"
@@ -82,7 +81,7 @@ func saidPodReady(s scene) string {
 	return "true"
 }
 
-// replaced reports whether a container replaced one whose end nobody saw.
+// replaced reports whether a container replaced one whose termination was not observed.
 func replaced(s scene, container string) bool {
 	past := s.World.history(s.Step)
 	i := int(container[0] - 'a')

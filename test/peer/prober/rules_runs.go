@@ -57,12 +57,12 @@ func runRules() []judge.Rule[world] {
 	}
 }
 
-// erred reports whether a run of the probe ended in an error that counts.
+// erred reports whether a run of the probe ended in an error that counts as a failure.
 func erred(s scene, name string, k prober.Kind) bool {
 	return len(runs(s.World, s.OursFacts, name, k, s.World.Errors)) > len(runs(s.World, s.OursFacts, name, k, prober.IgnoreErrors))
 }
 
-// once returns the commands that ran, those that ended in an error once.
+// once returns the executed commands, with repeated tries of failed commands removed.
 func once(s scene, ran string) string {
 	step := s.World.Steps[s.Step]
 	lines := strings.Split(ran, "\n")
@@ -92,8 +92,8 @@ type ranProbe struct {
 	good bool
 }
 
-// runs returns the runs of a probe that one side has made and that count, which is
-// those that end in an error too if the policy says so.
+// runs returns the counted runs of a probe on one side. Runs that end in an error count if
+// the policy demands it.
 func runs(w world, facts []judge.Facts, container string, k prober.Kind, policy prober.ErrorPolicy) (all []ranProbe) {
 	from := w.began(len(facts) - 1)
 	for i, f := range facts {
@@ -115,8 +115,8 @@ func runs(w world, facts []judge.Facts, container string, k prober.Kind, policy 
 	return all
 }
 
-// began returns the step before which neither side knows anything of the probes: the
-// last restart of the agent, or removal of the pod.
+// began returns the first step for which neither side has earlier probe state: after the last
+// restart of the agent, or removal of the pod.
 func (w world) began(last int) int {
 	if last < 0 {
 		return 0
@@ -145,8 +145,8 @@ func (w world) probe(container string, k prober.Kind) *probe {
 	return w.Containers[container[0]-'a'].Probes[k]
 }
 
-// tally counts runs, as the kubelet does if over is set: a new container goes on with
-// the count of the one before. It returns the result for the last container.
+// tally counts runs. If over is set, it counts as the kubelet does: the count of a container
+// continues in its replacement. It returns the result for the last container.
 func tally(all []ranProbe, p *probe, k prober.Kind, over bool) (id, result string) {
 	count, good := int32(0), true
 	for _, r := range all {
@@ -176,8 +176,8 @@ func tally(all []ranProbe, p *probe, k prober.Kind, over bool) (id, result strin
 	return id, result
 }
 
-// leaks reports whether the kubelet's result for a probe comes from counting the runs
-// on the container before too.
+// leaks reports whether the kubelet's result for a probe also counts runs of the previous
+// container.
 func leaks(s scene, container string, k prober.Kind) bool {
 	p := s.World.probe(container, k)
 	if p == nil {
@@ -189,8 +189,8 @@ func leaks(s scene, container string, k prober.Kind) bool {
 	return kubelet != own
 }
 
-// failedIdle reports whether a probe was asked for while its container was there but
-// did not run, and the container runs now.
+// failedIdle reports whether a probe was requested while its container existed but was not
+// running, and the container is running now.
 func failedIdle(s scene, container string, k prober.Kind) bool {
 	past := s.World.history(s.Step)
 	i := int(container[0] - 'a')
@@ -206,7 +206,7 @@ func failedIdle(s scene, container string, k prober.Kind) bool {
 	return false
 }
 
-// byRuns returns what our value must be if only runs lead to results.
+// byRuns returns our expected value if only runs determine results.
 func byRuns(s scene, container string, k prober.Kind) string {
 	past := s.World.history(s.Step)
 	now := past[s.Step].containers[container[0]-'a']
@@ -235,13 +235,14 @@ func byRuns(s scene, container string, k prober.Kind) string {
 	case result == "Failure":
 		return "false"
 	case predates(s, container) && s.World.probe(container, prober.Readiness) == nil:
-		return "true" // it had started before the restart
+		return "true" // started before the restart
 	default:
 		return before(s)
 	}
 }
 
-// killByRuns returns what is to be killed for if only runs lead to results.
+// killByRuns returns the probe because of which the container must be killed, if only runs
+// determine results.
 func killByRuns(s scene, container string) string {
 	if !strings.HasPrefix(s.Fact, "kill ") {
 		return "not about this"

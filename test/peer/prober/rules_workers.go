@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// workerRules are about probes that the kubelet has no worker for.
+// workerRules are about probes for which the kubelet has no worker.
 func workerRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
@@ -39,7 +39,7 @@ func workerRules() []judge.Rule[world] {
 	}
 }
 
-// without returns the commands that ran, but for those of some probes.
+// without returns the executed commands without those of some probes.
 func without(lost map[string]bool, ran string) string {
 	var kept []string
 	for line := range strings.SplitSeq(ran, "\n") {
@@ -50,8 +50,8 @@ func without(lost map[string]bool, ran string) string {
 	return strings.Join(kept, "\n")
 }
 
-// lostWorkers returns the probes that the pod asks for and that the kubelet has no
-// worker for, because AddPod stops at the first that is there.
+// lostWorkers returns the pod's probes for which the kubelet has no worker, because AddPod
+// stops at the first existing worker.
 func lostWorkers(s scene) map[string]bool {
 	workers := map[string]bool{}
 	held := map[string]string{} // the container for which a worker is on hold
@@ -89,7 +89,7 @@ func lostWorkers(s scene) map[string]bool {
 	return lost
 }
 
-// probed yields the probes of the containers that have some, regular ones first.
+// probed yields the probes of all containers, regular containers first.
 func (w world) probed(yield func(container, prober.Kind) bool) {
 	for _, init := range []bool{false, true} {
 		for _, c := range w.Containers {
@@ -102,7 +102,7 @@ func (w world) probed(yield func(container, prober.Kind) bool) {
 	}
 }
 
-// addWorkers is what AddPod of the kubelet does.
+// addWorkers does what the kubelet's AddPod does.
 func (w world) addWorkers(workers map[string]bool) {
 	for c, k := range w.probed {
 		key := c.Name + "/" + k.String()
@@ -123,7 +123,7 @@ func (w world) missing(workers map[string]bool) map[string]bool {
 	return all
 }
 
-// work ends a worker whose container has ended for good.
+// work stops a worker whose container has terminated for good.
 func (w world) work(workers map[string]bool, held map[string]string, n node, c container, k prober.Kind) {
 	key := c.Name + "/" + k.String()
 	l := n.containers[c.Name[0]-'a']
@@ -137,7 +137,7 @@ func (w world) work(workers map[string]bool, held map[string]string, n node, c c
 	}
 }
 
-// comesBack reports whether a container may be started again, as ours judges it.
+// comesBack reports whether a container may be restarted by our rule.
 func (w world) comesBack(c container, code int32) bool {
 	spec := c.spec(1)
 	return podspec.ShouldRestart(w.pod(1), &spec, code) || slices.ContainsFunc(w.Containers, func(other container) bool {
@@ -145,7 +145,7 @@ func (w world) comesBack(c container, code int32) bool {
 	})
 }
 
-// restarts reports whether the kubelet starts a container again.
+// restarts reports whether the kubelet restarts a container.
 func (w world) restarts(n node, c container, code int32) bool {
 	pod, spec := w.pod(1), c.spec(1)
 	if podspec.ShouldRestart(pod, &spec, code) {
@@ -165,8 +165,7 @@ func matches(codes *corev1.ContainerRestartRuleOnExitCodes, code int32) bool {
 	return slices.Contains(codes.Values, code) == (codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn)
 }
 
-// holds returns which workers of the kubelet do nothing after a step, and for which
-// container.
+// holds returns the kubelet's workers that are on hold after a step, with their containers.
 func holds(s scene, step int) map[string]string {
 	held := map[string]string{}
 	for c, k := range s.World.probed {

@@ -17,10 +17,10 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A dial is a TCP probe of a server on loopback, or of a port where none is.
+// A dial is a TCP probe of a server on loopback, or of a port without a server.
 type dial struct {
 	Host   string
-	Port   string // "open", "closed", or what stands in the spec
+	Port   string // "open", "closed", or a port in the spec
 	Named  bool   // the port is that of the container with this name
 	String bool   // the number is a string
 	Says   bool   // the server speaks first
@@ -117,5 +117,6 @@ func dialOurs(t *testing.T, pod *corev1.Pod, ip string) (run func() (result, tex
 	return p.run, p.close
 }
 
-// ahead is a clock on which a container that began now has run for long.
+// ahead returns a clock that is one hour ahead, so that a container that has just started has
+// been running for long.
 func ahead() clock.Clock { return testingclock.NewFakeClock(time.Now().Add(time.Hour)) }

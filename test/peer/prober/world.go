@@ -19,17 +19,17 @@ const podUID types.UID = "uid-1"
 
 const kinds = 3
 
-// A world is one pod and what happens to it.
+// A world is one pod and its events.
 type world struct {
 	Policy     corev1.RestartPolicy
 	Containers []container
 	Steps      []step
 	Errors     prober.ErrorPolicy
-	Quiet      bool // ours makes events on changes only
-	Unready    bool // ours is unready from the beginning of the end
+	Quiet      bool // our manager records events on changes only
+	Unready    bool // our manager reports the pod as unready when the termination begins
 }
 
-// A container is one of the pod's spec.
+// A container is a container of the pod's spec.
 type container struct {
 	Name    string
 	Init    bool
@@ -39,36 +39,36 @@ type container struct {
 	Probes  [kinds]*probe
 }
 
-// A probe is one of a container's.
+// A probe is a probe of a container.
 type probe struct {
 	Delay, Timeout, Success, Failure int32
 }
 
-// op is what happens in a step.
+// op is the event of a step.
 type op string
 
 const (
 	opProbe   op = "probe" // run a probe
 	opAll     op = "probe all"
-	opCreate  op = "create"  // a new container that does not run yet
-	opStart   op = "start"   // it runs, or a new one if it ran before
-	opReplace op = "replace" // a new one runs, and nobody saw the end of the old one
+	opCreate  op = "create"  // a new container is created, and not yet running
+	opStart   op = "start"   // it is started, or a new container if it ran before
+	opReplace op = "replace" // a new container runs, and the end of the old one was not observed
 	opExit    op = "exit"
-	opUnknown op = "unknown" // the runtime does not know its state
-	opLose    op = "lose"    // it is gone from the runtime
+	opUnknown op = "unknown" // the state of the container becomes unknown
+	opLose    op = "lose"    // the container is removed from the runtime
 	opPhase   op = "phase"
-	opForget  op = "forget" // nothing is known of the pod for this step
+	opForget  op = "forget" // the state of the pod is unknown in this step
 	opAdd     op = "add"
 	opDelete  op = "delete" // the pod gets a deletion timestamp
 	opStop    op = "stop"   // StopLivenessAndStartup
 	opRemove  op = "remove"
 	opCleanup op = "cleanup"
-	opPublish op = "publish" // the API server has the status
-	opRestart op = "restart" // of the agent
+	opPublish op = "publish" // the status is sent to the API server
+	opRestart op = "restart" // the agent restarts
 	opRefresh op = "refresh"
 )
 
-// A step is one thing that happens, after a while.
+// A step is one event after a pause.
 type step struct {
 	Op        op
 	After     time.Duration
@@ -77,12 +77,12 @@ type step struct {
 	Outcome   outcome
 	Code      int32
 	Phase     corev1.PodPhase
-	Keep      bool // of cleanup: the pod
-	Others    int  // of cleanup: other pods, of which the first stays
+	Keep      bool // for cleanup: keeps the pod
+	Others    int  // for cleanup: number of other pods; the first is kept
 	NoSync    bool // AddPod is not called after the step
 }
 
-// An outcome is how a command ends.
+// An outcome is the result of a command.
 type outcome string
 
 const (
@@ -93,7 +93,7 @@ const (
 	missing  outcome = "is not found"
 )
 
-// hang is how long a run lasts whose command would hang, whether it is made or not.
+// hang is the duration of a run whose command hangs. Steps without the run last as long.
 const hang = 4 * time.Second
 
 func drawWorld(d *judge.Draw) world {
@@ -121,7 +121,7 @@ func drawWorld(d *judge.Draw) world {
 	return w
 }
 
-// createdAndSeen returns the steps of a container that is seen before it runs.
+// createdAndSeen returns the steps of a container that is observed before it runs.
 func createdAndSeen(d *judge.Draw, containers int) []step {
 	i := d.Int(containers)
 	return []step{{Op: opCreate, Container: i}, {Op: opRefresh}, {Op: opStart, Container: i, After: 5 * time.Second}, {Op: opAll, Outcome: succeeds}}
@@ -196,7 +196,7 @@ func drawStep(d *judge.Draw, containers int) step {
 	return s
 }
 
-// pod returns the pod of the world. The period is that of all probes.
+// pod returns the pod of the world. All probes have the given period.
 func (w world) pod(period int32) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
@@ -247,7 +247,7 @@ func (p *probe) spec(container string, k prober.Kind, period int32) *corev1.Prob
 	}
 }
 
-// state is that of a container in the runtime.
+// state is the state of a container in the runtime.
 type state string
 
 const (
@@ -272,7 +272,7 @@ type node struct {
 	ids        int
 	phase      corev1.PodPhase
 	forgotten  bool
-	stopped    bool // the pod is being ended
+	stopped    bool // the pod is terminating
 	deleted    bool
 }
 
@@ -285,7 +285,7 @@ func (n *node) newID() string {
 	return "id" + strconv.Itoa(n.ids)
 }
 
-// apply changes the runtime as a step says.
+// apply applies a step to the runtime.
 func (n *node) apply(s step) {
 	n.forgotten = s.Op == opForget
 	if s.Container >= len(n.containers) {
@@ -293,7 +293,7 @@ func (n *node) apply(s step) {
 	}
 	c := &n.containers[s.Container]
 	if (n.stopped || n.ended()) && (s.Op == opCreate || s.Op == opStart || s.Op == opReplace) {
-		return // nothing is started in a pod that ends or has ended
+		return // no container is started in a terminating or terminated pod
 	}
 	switch s.Op {
 	case opDelete:
@@ -337,11 +337,11 @@ func (n *node) apply(s step) {
 	}
 }
 
-// ended reports whether the pod has ended.
+// ended reports whether the pod has a terminal phase.
 func (n *node) ended() bool { return n.phase == corev1.PodSucceeded || n.phase == corev1.PodFailed }
 
-// restarts reports whether the agent can be restarted. It is not while the pod ends, and
-// while the state of a container is unknown.
+// restarts reports whether the agent can restart: not while the pod terminates, and not while
+// the state of a container is unknown.
 func (n *node) restarts() bool {
 	return !n.deleted && !n.ended() && !slices.ContainsFunc(n.containers, func(l live) bool { return l.State == notKnown })
 }
@@ -351,7 +351,7 @@ func (n *node) isRunning(id string) bool {
 	return slices.ContainsFunc(n.containers, func(l live) bool { return l.ID == id && l.State == running })
 }
 
-// status returns the status that is generated for the pod, without what probes say.
+// status returns the generated status of the pod, without probe results.
 func (n *node) status(w world) corev1.PodStatus {
 	st := corev1.PodStatus{Phase: n.phase, PodIP: "10.0.0.1"}
 	for i, c := range w.Containers {
@@ -377,7 +377,7 @@ func (n *node) status(w world) corev1.PodStatus {
 	return st
 }
 
-// published returns what the API server has after a status was sent.
+// published returns the status in the API server after an update.
 func published(st corev1.PodStatus) corev1.PodStatus {
 	ready := corev1.ConditionTrue
 	for _, c := range append(st.InitContainerStatuses, st.ContainerStatuses...) {
@@ -389,7 +389,7 @@ func published(st corev1.PodStatus) corev1.PodStatus {
 	return *st.DeepCopy()
 }
 
-// others returns the other pods that a cleanup finds, each with a readiness probe.
+// others returns the other pods during a cleanup, each with a readiness probe.
 func (s step) others() (all []*corev1.Pod) {
 	for i := range s.Others {
 		probe := probe{Timeout: 1, Success: 1, Failure: 1}
@@ -401,11 +401,11 @@ func (s step) others() (all []*corev1.Pod) {
 	return all
 }
 
-// keeps reports whether a cleanup wants a pod.
+// keeps reports whether a cleanup keeps a pod.
 func (s step) keeps(uid types.UID) bool { return uid == podUID && s.Keep || uid == "uid-9" }
 
-// outcomeOf returns how a command of this step ends: all commands of a step end alike,
-// but for those of "probe all", where one kind may fail.
+// outcomeOf returns the result of a command in this step. All commands of a step have the
+// same result, except in "probe all", where one kind may fail.
 func (s step) outcomeOf(container, kind int) outcome {
 	if s.Op == opAll && s.Outcome != succeeds && (container != s.Container || kind != int(s.Kind)) {
 		return succeeds
@@ -413,7 +413,7 @@ func (s step) outcomeOf(container, kind int) outcome {
 	return s.Outcome
 }
 
-// output is what a command says.
+// output returns the output of a command.
 func (o outcome) output(command []string) string { return fmt.Sprintf("%v %s", command, o) }
 
 // String prints the world in a few lines.

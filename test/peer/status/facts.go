@@ -13,7 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// statusFacts adds everything that a status says to facts, under a prefix.
+// statusFacts adds all fields of a status to facts, under a prefix.
 func statusFacts(f judge.Facts, prefix string, s *corev1.PodStatus) {
 	f[prefix+"phase"] = string(s.Phase)
 	f[prefix+"reason"], f[prefix+"message"] = s.Reason, strings.Trim(encode(s.Message), `"`)
@@ -75,8 +75,8 @@ func stateFacts(state corev1.ContainerState) (rest, message string) {
 	return encode(state), strings.Trim(encode(message), `"`)
 }
 
-// parse returns the list of containers whose facts containerFacts wrote, as far as
-// phases and conditions depend on them.
+// parse reads back the list of containers from facts of containerFacts, as far as phases and
+// conditions depend on them.
 func parse(f judge.Facts, prefix string) (list []corev1.ContainerStatus) {
 	for name := range strings.FieldsSeq(f[prefix+"order"]) {
 		st := corev1.ContainerStatus{Name: name, Ready: f[prefix+name+"/ready"] == "true"}

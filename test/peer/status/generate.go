@@ -20,8 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// generatePeer compares what is generated from a runtime's state. Both sides build
-// on what the kubelet reported before, so each step is judged by itself.
+// generatePeer compares the status generated from a runtime's state. Both sides start from
+// the kubelet's previous status, so that the differences of each step are independent.
 func generatePeer(k *kubeRuntime, files string) judge.Peer[*generateWorld] {
 	return judge.Peer[*generateWorld]{
 		Name:  "status/generate",
@@ -35,12 +35,12 @@ func generatePeer(k *kubeRuntime, files string) judge.Peer[*generateWorld] {
 			return playGenerate(t, k, w, true)
 		},
 		Rules:     generateRules(k),
-		Scenarios: 300,
+		Scenarios: 600,
 	}
 }
 
-// playGenerate plays the history with the kubelet and returns what it generated or,
-// if ours, what our package generates from the same.
+// playGenerate plays the history with the kubelet. It returns the kubelet's statuses or, if
+// ours is set, those that our package generates from the same input.
 func playGenerate(t *testing.T, k *kubeRuntime, w *generateWorld, ours bool) (all []judge.Facts) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,8 +75,8 @@ func playGenerate(t *testing.T, k *kubeRuntime, w *generateWorld, ours bool) (al
 	return all
 }
 
-// blindFacts are what stands while nobody knows the runtime: what was said before.
-// The kubelet generates no status then.
+// blindFacts returns the facts while the runtime state is unknown: the previous status. The
+// kubelet generates no status then.
 func blindFacts(f judge.Facts, w *generateWorld, turn *generateTurn, said corev1.PodStatus, stale, ours bool) {
 	s := &said
 	if ours {
@@ -150,8 +150,8 @@ func (a *agent) turn(k *kubeRuntime, step *generateStep, turn *generateTurn) cor
 	return s
 }
 
-// generateFacts are the kubelet's: of the status as generated, with the times and
-// the generation that it gets where it is not refused.
+// generateFacts returns the kubelet's facts: the generated status, with the times and the
+// generation that it gets if the manager accepts it.
 func generateFacts(turn *generateTurn, generated *corev1.PodStatus) judge.Facts {
 	f, s := judge.Facts{}, generated.DeepCopy()
 	if err := checkContainerStateTransition(&turn.Before, s, &turn.Pod.Spec); err != nil {
@@ -183,7 +183,7 @@ func allocate(step *generateStep, c *corev1.Container) {
 	}
 }
 
-// report is what follows a turn: an eviction and the end.
+// report applies the events after a turn: an eviction and the termination.
 func (a *agent) report(pod *corev1.Pod, step *generateStep, s corev1.PodStatus) {
 	if step.Evict {
 		s.Phase, s.Reason, s.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
@@ -220,7 +220,7 @@ func generateOurs(w *generateWorld, step *generateStep, turn *generateTurn) judg
 	return f
 }
 
-// observed returns what our agent knows of the pod's runtime state.
+// observed returns our agent's view of the pod's runtime state.
 func (s *generateStep) observed() *podcache.Status {
 	st := &podcache.Status{UID: podUID, Name: podName, Namespace: namespace, IPs: s.IPs, SandboxOf: map[string]string{}}
 	st.Sandboxes = cloneAll(s.Sandboxes)

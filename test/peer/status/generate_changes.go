@@ -23,7 +23,7 @@ func containerChanges() []change {
 				if applies {
 					s.newest.State = runtimeapi.ContainerState_CONTAINER_CREATED
 				}
-				if podcache.StartInterrupted(s.second) { // no end, and so no last termination
+				if podcache.StartInterrupted(s.second) { // the container has not ended, so there is no last termination state
 					in.removeOlder(s.newest)
 					return true
 				}
@@ -38,7 +38,7 @@ func containerChanges() []change {
 				if !s.is(unknownState) || !s.same() || s.old.State.Terminated == nil {
 					return false
 				}
-				if in.restartsAll() { // the kubelet takes what is missing for removed
+				if in.restartsAll() { // the kubelet treats a missing container as removed
 					end := s.old.State.Terminated
 					s.newest.State, s.newest.ExitCode, s.newest.Reason = exitedState, end.ExitCode, end.Reason
 					return true
@@ -105,7 +105,7 @@ func waitingChanges() []change {
 	}}
 }
 
-// startedChanges are about what probes found.
+// startedChanges are about probe results.
 func startedChanges() []change {
 	return []change{{
 		name: "started as its predecessor", class: judge.KubeletDefect,
@@ -211,7 +211,7 @@ func restartAllChanges() []change {
 	}}
 }
 
-// restartsAll reports whether the pod was being restarted as a whole.
+// restartsAll reports whether all containers of the pod were being restarted.
 func (in *input) restartsAll() bool {
 	c := status.Condition(in.turn.Before.Conditions, corev1.AllContainersRestarting)
 	return c != nil && c.Status == corev1.ConditionTrue

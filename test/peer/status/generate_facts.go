@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A place is what a fact is about: a container's field, or the pod's if name is "".
+// A place is the subject of a fact: a container's field, or the pod's if name is "".
 type place struct {
 	subject
 	list, name, field string
@@ -41,7 +41,7 @@ func look(s generateScene) (p place) {
 	return p
 }
 
-// factRules are the rules about facts on which no others depend.
+// factRules are the rules about facts on which no other facts depend.
 func factRules() []generateRule {
 	return slices.Concat(podFactRules(), stateFactRules(), messageFactRules(), mountFactRules())
 }
@@ -192,21 +192,21 @@ func mountFactRules() []generateRule {
 	}}
 }
 
-// cutWithinRune reports whether two messages, as JSON has them, differ only in that
-// one was cut within a rune.
+// cutWithinRune reports whether two messages in JSON form differ only because one was
+// truncated within a rune.
 func cutWithinRune(kubelet, ours string) bool {
 	whole := strings.TrimRight(strings.ReplaceAll(kubelet, `\ufffd`, "\ufffd"), "\ufffd")
 	return strings.HasSuffix(kubelet, `\ufffd`) && whole == strings.TrimRight(ours, "\ufffd")
 }
 
-// decodeState returns the end in a state's text, nil if there is none.
+// decodeState returns the terminated state in a state's text, or nil.
 func decodeState(text string) *corev1.ContainerStateTerminated {
 	var state corev1.ContainerState
 	decode(text, &state)
 	return state.Terminated
 }
 
-// mounts returns the mounts of a container by what the runtime reports.
+// mounts returns the mounts of a container from the runtime's report.
 func mounts(c corev1.Container, seen *runtimeapi.ContainerStatus) (all []corev1.VolumeMountStatus) {
 	for _, m := range c.VolumeMounts {
 		st := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}

@@ -23,10 +23,10 @@ type (
 	generateScene = judge.Scene[*generateWorld]
 )
 
-// generateRules are of two kinds. Those about one fact compute our value. The
-// others change what the kubelet's side is given: our value must be what the
-// kubelet makes of the changed input. So they also explain what follows from a
-// difference, such as a phase.
+// generateRules returns two kinds of rules. Rules about one fact compute our value. The
+// others change the kubelet's input: our value must equal the kubelet's result for the
+// changed input. In this way they also explain the consequences of a difference, such as
+// another phase.
 func generateRules(k *kubeRuntime) []generateRule {
 	changes := slices.Concat(containerChanges(), probeChanges(), restartAllChanges(), addressChanges())
 	rules := factRules()
@@ -40,7 +40,7 @@ func generateRules(k *kubeRuntime) []generateRule {
 	return rules
 }
 
-// An input is what the kubelet generates a status from.
+// An input is the kubelet's input for a status.
 type input struct {
 	w    *generateWorld
 	ours judge.Facts
@@ -48,13 +48,13 @@ type input struct {
 	turn generateTurn
 }
 
-// A change makes the kubelet's input one of which it makes our status. It reports
-// whether there was anything to change.
+// A change changes the kubelet's input so that the kubelet generates our status. It reports
+// whether it changed anything.
 type change struct {
 	name, sentence string
 	class          judge.Class
 	apply          func(*input) bool
-	only           string // the facts that it is about, by their beginning
+	only           string // prefix of the facts that it explains
 }
 
 func (c change) rule(k *kubeRuntime, all []change) generateRule {
@@ -70,8 +70,8 @@ func (c change) rule(k *kubeRuntime, all []change) generateRule {
 	return r
 }
 
-// fewest returns the changes that make the kubelet's fact ours: as few as do, and of
-// as many the first.
+// fewest returns the smallest set of changes that makes the kubelet's fact equal to ours, and
+// among sets of equal size the first one.
 func (turn *generateTurn) fewest(k *kubeRuntime, s generateScene, all []change) (best []string) {
 	applicable := turn.applicable(s, all)
 	for set := uint(1); set < 1<<len(applicable); set++ {
@@ -91,9 +91,9 @@ func (turn *generateTurn) fewest(k *kubeRuntime, s generateScene, all []change) 
 	return best
 }
 
-// besides returns the explanation of one of the rules about facts. It also explains a
-// fact in what the kubelet makes of the changed input if no rule does so alone: a fact
-// may have two causes.
+// besides returns the explanation of rule n about facts. If no rule explains the fact alone,
+// the rule also explains the fact in the kubelet's result for the changed input, because a
+// fact may have two causes.
 func besides(k *kubeRuntime, all []change, rules []generateRule, n int) func(generateScene) bool {
 	return func(s generateScene) bool {
 		turn := &s.World.Turns[s.Step]
@@ -122,8 +122,8 @@ func (turn *generateTurn) prepare() {
 	}
 }
 
-// alike reports whether two values are the same but for what rules of their own
-// explain: where a message is cut, and that ours names all reasons of a refusal.
+// alike reports whether two values are equal except for differences with separate rules:
+// where a message is truncated, and that our message names all reasons of a rejection.
 func alike(kubelet, ours string) bool {
 	first, _, _ := strings.Cut(ours, "\n")
 	return kubelet == ours || kubelet != "" && kubelet == first || cutWithinRune(kubelet, ours)
@@ -145,7 +145,7 @@ func (turn *generateTurn) applicable(s generateScene, all []change) (names []str
 	return names
 }
 
-// changed returns what the kubelet makes of a changed input.
+// changed returns the kubelet's result for a changed input.
 func (turn *generateTurn) changed(k *kubeRuntime, s generateScene, all []change, names []string) judge.Facts {
 	key := strings.Join(names, "+")
 	if f, known := turn.facts[key]; known {
@@ -176,7 +176,7 @@ func newInput(s generateScene) *input {
 	return in
 }
 
-// generate has the kubelet generate a status from in.
+// generate runs the kubelet's status generation for in.
 func (in *input) generate(k *kubeRuntime) corev1.PodStatus {
 	a := newAgent(in.w)
 	set(a.kubelet, "statusManager", remembered{a.statuses, in.turn.Before})
@@ -203,18 +203,19 @@ type subject struct {
 	old    *corev1.ContainerStatus
 }
 
-// id returns the ID of the newest container as a status has it.
+// id returns the newest container's ID in the form of a status.
 func (s subject) id() string { return runtimeName + "://" + s.newest.GetId() }
 
-// is returns whether the newest container is in a state.
+// is reports whether the newest container is in a state.
 func (s subject) is(state runtimeapi.ContainerState) bool {
 	return s.newest != nil && s.newest.State == state
 }
 
-// same returns whether the newest container is the one reported before.
+// same reports whether the newest container is the one of the previous status.
 func (s subject) same() bool { return s.newest != nil && s.old != nil && s.old.ContainerID == s.id() }
 
-// end returns how the container has ended, as far as that is known, nil if it has not.
+// end returns the exit code of the container, or nil if it has not ended or the code is
+// unknown.
 func (s subject) end() *int32 {
 	switch {
 	case s.newest == nil && s.old != nil && s.old.State.Terminated != nil, s.is(unknownState) && s.same() && s.old.State.Terminated != nil:
@@ -228,7 +229,7 @@ func (s subject) end() *int32 {
 	}
 }
 
-// final returns whether the container has ended and must not run again.
+// final reports whether the container has ended and must not be restarted.
 func (s subject) final(pod *corev1.Pod) bool {
 	end := s.end()
 	plainInit := s.kind == "init" && !podutil.IsRestartableInitContainer(&s.spec)

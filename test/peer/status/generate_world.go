@@ -16,49 +16,49 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// runtimeName is what the runtime calls itself, the scheme of container IDs.
+// runtimeName is the name of the runtime, the scheme of container IDs.
 const runtimeName = "containerd"
 
-// generateWorld is a history of one pod: what the runtime, the probes, the API
-// server and the rest of the agent know at each turn of it.
+// generateWorld is a history of one pod: the state of the runtime, the probes, the API server
+// and the other parts of the agent in each turn.
 type generateWorld struct {
-	Pod     *corev1.Pod // as the API server has it; its resources may not be allocated yet
+	Pod     *corev1.Pod // the API object; its resources may not be allocated yet
 	NodeIPs []string
 	RRO     bool   // the runtime supports recursive read-only mounts
-	Files   string // folder of the pods' termination messages and logs, as in the kubelet
+	Files   string // directory of the pods' termination messages and logs, as in the kubelet
 	Steps   []generateStep
 
-	Turns []generateTurn `json:"-"` // what the kubelet's side began each step with
+	Turns []generateTurn `json:"-"` // the input of each step on the kubelet's side
 }
 
-// generateTurn is what a step begins with.
+// generateTurn is the input of a step.
 type generateTurn struct {
-	Pod    *corev1.Pod      // as the API server has it
-	Before corev1.PodStatus // what was reported last, or what the API server shows
-	Known  bool             // Before was reported by this agent
+	Pod    *corev1.Pod      // the API object
+	Before corev1.PodStatus // the last reported status, or that of the API server
+	Known  bool             // this agent reported Before
 	Now    time.Time
 	Began  time.Time // of the agent
 
-	given *input                 // for rules to read
-	names map[string]bool        // of the changes to the input that apply
-	alone map[string]int         // the rule that explains a fact without a change, -1 if none
-	facts map[string]judge.Facts // what the kubelet makes of changed inputs, by the names of the changes
+	given *input                 // cache for rules
+	names map[string]bool        // names of the applicable changes to the input
+	alone map[string]int         // the rule that explains a fact without a change, or -1
+	facts map[string]judge.Facts // the kubelet's results for changed inputs, by the names of the changes
 }
 
-// generateStep is one turn. What it changes of the pod stays.
+// generateStep is one turn. Its changes of the pod also apply to later turns.
 type generateStep struct {
-	Pause time.Duration // before it
-	// Restart makes a new agent, which knows only what the API server shows.
+	Pause time.Duration // before the turn
+	// Restart creates a new agent, which has only the API server's status.
 	Restart bool
-	// Sync shows the API server what was reported last.
+	// Sync copies the last reported status to the API server.
 	Sync bool
-	// Delete sets the deletion timestamp, Edit makes a new generation.
+	// Delete sets the deletion timestamp. Edit increments the generation.
 	Delete, Edit bool
-	// Evict is an eviction before the turn, Terminate the last call of its end.
+	// Evict is an eviction before the turn. Terminate is the last call of the termination.
 	Evict, Terminate bool
-	// Terminal is set when the pod has ended.
+	// Terminal is set if the pod has a terminal phase.
 	Terminal bool
-	// Foreign are conditions that others write, and APIPhase a phase that others wrote.
+	// Foreign is conditions, and APIPhase a phase, that other clients wrote.
 	Foreign  []corev1.PodCondition
 	APIPhase corev1.PodPhase
 
@@ -67,15 +67,15 @@ type generateStep struct {
 	Containers []runtimeContainer             // newest first
 	Waiting    map[string]corev1.ContainerStateWaiting
 	Probes     map[string]probeFacts
-	// Workers is set when probing has begun: not before an agent's first turn.
+	// Workers is set if probing has started: not before an agent's first turn.
 	Workers bool
-	// Allocated are the resources that the node has given, where that is not what the
-	// pod asks for; Actuated is what was last enforced.
+	// Allocated is the allocated resources if they differ from the pod's spec. Actuated is
+	// the last enforced resources.
 	Allocated, Actuated map[string]corev1.ResourceRequirements
 	Devices             map[string][]corev1.ResourceStatus
 }
 
-// probeFacts are the results of a running container's probes: "" is none yet.
+// probeFacts is the probe results of a running container: "" means no result yet.
 type probeFacts struct{ Startup, Readiness string }
 
 type runtimeContainer struct {
@@ -117,7 +117,7 @@ func drawGenerateWorld(files string) func(d *judge.Draw) *generateWorld {
 	}
 }
 
-// drawAPIStatus gives the pod what the API server may show before its first turn.
+// drawAPIStatus draws the pod's status in the API server before its first turn.
 func (h *history) drawAPIStatus() {
 	h.w.Pod.Status.Phase = corev1.PodPending
 	if h.Chance(15) {
@@ -146,7 +146,7 @@ func (h *history) turn() {
 	h.w.Steps = append(h.w.Steps, h.step)
 }
 
-// events draws what happens to the pod and to the agent.
+// events draws the events of the pod and the agent.
 func (h *history) events() {
 	s := &h.step
 	s.Sync = !h.Chance(30)
@@ -211,11 +211,11 @@ func (h *history) changeSandboxes() {
 }
 
 func (h *history) now() int64 {
-	h.clock++ // no two of the runtime's objects are of the same moment
+	h.clock++ // the runtime's objects have different times
 	return (946684800 + h.clock) * int64(time.Second)
 }
 
-// know draws what the agent knows beside the runtime's state.
+// know draws the agent's state besides the runtime's state.
 func (h *history) know() {
 	s := &h.step
 	s.Waiting, s.Probes = map[string]corev1.ContainerStateWaiting{}, map[string]probeFacts{}
@@ -250,7 +250,7 @@ func (h *history) know() {
 	}
 }
 
-// probe draws the next result of a probe: one that has a result keeps one.
+// probe draws the next result of a probe. A probe that has a result always has one later.
 func (h *history) probe(before string) string {
 	if before == "" {
 		return judge.Pick(h.Draw, "passed", "", "failed")
@@ -271,7 +271,7 @@ func newestOf(list []runtimeContainer, name string) (newest *runtimeapi.Containe
 	return newest
 }
 
-// changeContainer draws what has become of a container in the runtime.
+// changeContainer draws a change of a container in the runtime.
 func (h *history) changeContainer(c *corev1.Container) {
 	mine := slices.DeleteFunc(slices.Clone(h.containers), func(r runtimeContainer) bool { return r.Status.Metadata.Name != c.Name })
 	var newest *runtimeapi.ContainerStatus
@@ -360,7 +360,7 @@ func (h *history) start(c *corev1.Container, mine []runtimeContainer) {
 	}
 }
 
-// exit ends a container, which may not have begun.
+// exit ends a container, which may not have started.
 func (h *history) exit(c *corev1.Container, st *runtimeapi.ContainerStatus) {
 	if st.State == runtimeapi.ContainerState_CONTAINER_EXITED {
 		return

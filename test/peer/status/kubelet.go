@@ -65,7 +65,7 @@ func set(v any, field string, value any) {
 	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(reflect.ValueOf(value))
 }
 
-// runtimeService answers for the runtime of a step.
+// runtimeService returns the runtime's state in a step.
 type runtimeService struct {
 	cri.RuntimeService
 	step *generateStep
@@ -99,8 +99,8 @@ type kubeRuntime struct {
 	service *runtimeService
 }
 
-// newKubeRuntime returns a kubelet's runtime manager, made once: its constructor
-// writes to a folder.
+// newKubeRuntime returns a kubelet's runtime manager. It is created once, because its
+// constructor writes to a directory.
 func newKubeRuntime(t *testing.T) *kubeRuntime {
 	t.Helper()
 	service := &runtimeService{}
@@ -111,7 +111,7 @@ func newKubeRuntime(t *testing.T) *kubeRuntime {
 	return &kubeRuntime{k, service}
 }
 
-// look returns what the kubelet knows of the pod's runtime state.
+// look returns the kubelet's view of the pod's runtime state.
 func (k *kubeRuntime) look(step *generateStep) *container.PodStatus {
 	actuated := map[string]corev1.ResourceRequirements{}
 	for name, r := range step.Actuated {
@@ -129,7 +129,7 @@ func (k *kubeRuntime) look(step *generateStep) *container.PodStatus {
 		})
 	}
 	ps, err := k.GetPodStatus(context.Background(), pod)
-	if err != nil { // no call fails
+	if err != nil { // the fake runtime never fails
 		panic(err)
 	}
 	ps.IPs = step.IPs // as the PLEG has them
@@ -191,7 +191,7 @@ func (*pods) PodCouldHaveRunningContainers(*corev1.Pod) bool { return false }
 func (*pods) RecordStatusUpdated(*corev1.Pod)                {}
 func (*pods) DeletePodStartupState(types.UID)                {}
 
-// node is a lister of one node, with the addresses of a world.
+// node is a lister of one node, whose addresses are the NodeIPs of a generateWorld.
 type node struct {
 	corelisters.NodeLister
 	ips []string
@@ -246,7 +246,7 @@ func newAgent(w *generateWorld) *agent {
 	return a
 }
 
-// know gives the kubelet what it knows beside the runtime's state.
+// know sets the kubelet's state besides the runtime's state.
 func (a *agent) know(pod *corev1.Pod, step *generateStep) {
 	a.devices.step = step
 	a.pods.pod = pod

@@ -44,14 +44,14 @@ type statusManager interface {
 	resize(pod *corev1.Pod, step *managerStep) (result string)
 	orphans(keep map[types.UID]bool)
 	sync(ctx context.Context, all bool)
-	notified() string // how often observers were called, and about what
+	notified() string // how often observers were called, and with which arguments
 }
 
 // managerPlay is the state of a history on one side.
 type managerPlay struct {
 	api    *apiServer
-	pods   map[types.UID]*corev1.Pod // as the agent has them
-	mirror map[types.UID]*corev1.Pod // of static pods
+	pods   map[types.UID]*corev1.Pod // the agent's pods
+	mirror map[types.UID]*corev1.Pod // mirror pods of static pods
 	mayRun map[types.UID]bool
 	make   func(*managerPlay) statusManager
 	m      statusManager
@@ -79,7 +79,7 @@ func playManager(t *testing.T, w *managerWorld, newManager func(*managerPlay) st
 	return all
 }
 
-// reflect makes the mirror of a static pod.
+// reflect creates the mirror pod of a static pod.
 func (p *managerPlay) reflect(static *corev1.Pod) {
 	mirror := static.DeepCopy()
 	mirror.UID = types.UID(fmt.Sprintf("mirror-%d-%s", p.api.version, static.UID))
@@ -87,7 +87,7 @@ func (p *managerPlay) reflect(static *corev1.Pod) {
 	p.mirror[static.UID] = p.api.put(mirror)
 }
 
-// asked returns the UID by which the status of a pod is asked for: that of its mirror,
+// asked returns the UID under which the status of a pod is queried: that of its mirror pod,
 // if it has one.
 func (p *managerPlay) asked(uid types.UID) types.UID {
 	if mirror := p.mirror[uid]; mirror != nil {
@@ -153,7 +153,7 @@ func (p *managerPlay) turn(ctx context.Context, step *managerStep, spec *corev1.
 	return f
 }
 
-// act plays what concerns one pod.
+// act plays the events of one pod.
 func (p *managerPlay) act(step *managerStep, pod *corev1.Pod, f judge.Facts) {
 	switch step.Op {
 	case opResize:
@@ -200,8 +200,8 @@ func (p *managerPlay) act(step *managerStep, pod *corev1.Pod, f judge.Facts) {
 	}
 }
 
-// report returns the status to report: one that heeds how the pod has ended, and the
-// conditions of others.
+// report returns the status to report. It respects an earlier termination of the pod, and the
+// conditions of other clients.
 func (p *managerPlay) report(step *managerStep, pod *corev1.Pod) corev1.PodStatus {
 	s := *step.Status.DeepCopy()
 	said, known := p.m.get(pod.UID)
@@ -243,7 +243,7 @@ func (p *managerPlay) id(pod *corev1.Pod, name string) string {
 	return "containerd://unknown"
 }
 
-// watch gives the agent the pods as the API server has them.
+// watch updates the agent's pods from the API server.
 func (p *managerPlay) watch() {
 	for uid, pod := range p.pods {
 		if isStatic(pod) {
@@ -261,7 +261,7 @@ func (p *managerPlay) watch() {
 	}
 }
 
-// objects adds what the API server shows.
+// objects adds the objects in the API server.
 func (p *managerPlay) objects(f judge.Facts) {
 	for name, pod := range p.api.pods {
 		statusFacts(f, name+" ", &pod.Status)

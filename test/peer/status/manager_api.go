@@ -27,7 +27,7 @@ func newAPIServer() *apiServer {
 	return &apiServer{pods: map[string]*corev1.Pod{}, calls: map[string]int{}}
 }
 
-// put stores a pod as another writer would.
+// put stores a pod as another client would.
 func (a *apiServer) put(pod *corev1.Pod) *corev1.Pod {
 	a.version++
 	pod = stored(pod)

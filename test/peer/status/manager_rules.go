@@ -36,7 +36,7 @@ func before(s managerScene, op string, pod int) bool {
 	return slices.ContainsFunc(s.World.Steps[:s.Step+1], func(step managerStep) bool { return step.Op == op && step.Pod == pod })
 }
 
-// said returns what ours said last of a pod.
+// said returns our last value of a fact about a pod.
 func said(s managerScene, pod int, fact string) string {
 	for i, step := range slices.Backward(s.World.Steps[:s.Step+1]) {
 		if _, known := s.OursFacts[i]["said phase"]; known && step.Pod == pod {
@@ -59,7 +59,7 @@ func managerRules() []managerRule {
 	return slices.Concat(reportManagerRules(), probeManagerRules(), endManagerRules(), resizeManagerRules(), sendManagerRules())
 }
 
-// reportManagerRules are about what is reported.
+// reportManagerRules are about reported statuses.
 func reportManagerRules() []managerRule {
 	return []managerRule{{
 		Name: "not ready after the end", Class: judge.Deliberate, Doc: statusDoc,
@@ -79,7 +79,7 @@ func reportManagerRules() []managerRule {
 				return true
 			case reason == "":
 				return false
-			case strings.HasPrefix(s.Fact, "pod-"): // the end is held back
+			case strings.HasPrefix(s.Fact, "pod-"): // the terminal phase is held back
 				return s.Ours == said(s, pod, fact)
 			case since:
 				return slices.ContainsFunc(s.KubeletFacts, func(f judge.Facts) bool { return strings.HasPrefix(f["said "+t], "True|") })
@@ -148,7 +148,7 @@ func probeManagerRules() []managerRule {
 	}}
 }
 
-// endManagerRules are about the end of a pod.
+// endManagerRules are about the termination of a pod.
 func endManagerRules() []managerRule {
 	return []managerRule{{
 		Name: "previous status of an end", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
@@ -199,9 +199,9 @@ func endManagerRules() []managerRule {
 	}}
 }
 
-// falseBefore reports whether our time of a condition is that with which the API server
-// has it as False, while it has True from the kubelet, as of a pod whose end was held
-// back before the agent started again.
+// falseBefore reports whether our transition time of a condition is that of the API server's
+// False, while the kubelet has published True. This happens for a pod whose terminal phase
+// was held back before the agent restarted.
 func falseBefore(s managerScene, pod int, condition string) bool {
 	name := "pod-" + strconv.Itoa(pod) + " " + condition
 	for i := range s.Step {
@@ -218,7 +218,7 @@ func ended(s managerScene, name string) bool {
 	return decodeState(f["said container "+name+"/state"]+f["said init "+name+"/state"]) != nil
 }
 
-// persists reports whether the same difference was explained before.
+// persists reports whether an earlier step explained the same difference.
 func persists(s managerScene) bool {
 	for i := range s.Step {
 		if ours, ok := s.OursFacts[i][s.Fact]; ok && ours == s.Ours && s.KubeletFacts[i][s.Fact] == s.Kubelet {
@@ -228,7 +228,7 @@ func persists(s managerScene) bool {
 	return false
 }
 
-// probedAlike reports whether our value is what follows at once from a probe result.
+// probedAlike reports whether our value is the immediate consequence of a probe result.
 func probedAlike(s managerScene) bool {
 	if s.Fact == "notified" {
 		return (s.Ours == "" || s.Kubelet == "") && saidDiffers(s)
@@ -246,7 +246,7 @@ func saidDiffers(s managerScene) bool {
 	return false
 }
 
-// started returns what follows at once from a probe result.
+// started returns the immediate consequences of a probe result.
 func started(s managerScene) judge.Facts {
 	step := &s.World.Steps[s.Step]
 	f := judge.Facts{}

@@ -109,10 +109,10 @@ func sendManagerRules() []managerRule {
 	}}
 }
 
-// An end is a phase with what belongs to it.
+// An end is a terminal phase with its reason and message.
 type end struct{ phase, reason, message string }
 
-// shown returns the phase that the API server shows of a pod before the scene's step.
+// shown returns the phase in the API server of a pod before the scene's step.
 func shown(s managerScene, pod int) end {
 	status := &s.World.Pods[pod].Status
 	api := end{string(status.Phase), status.Reason, encodeText(status.Message)}
@@ -128,8 +128,8 @@ func shown(s managerScene, pod int) end {
 	return api
 }
 
-// endBefore returns how the pod of a step had ended before it: by what was reported,
-// or else by what the API server showed.
+// endBefore returns the terminal phase of the pod before the step: from the reported status,
+// or else from the API server.
 func endBefore(s managerScene) end {
 	told := end{}
 	for i, step := range s.World.Steps[:s.Step] {
@@ -147,7 +147,7 @@ func endBefore(s managerScene) end {
 	return told
 }
 
-// lastShown returns what the fact about the API server was before the scene's step.
+// lastShown returns the value of the fact about the API server before the scene's step.
 func lastShown(s managerScene) string {
 	for i := s.Step - 1; i >= 0; i-- {
 		if value, ok := s.OursFacts[i][s.Fact]; ok {
@@ -157,7 +157,7 @@ func lastShown(s managerScene) string {
 	return ""
 }
 
-// unseen reports whether the agent has not seen the last change of a pod yet.
+// unseen reports whether the agent has not yet received the last change of a pod.
 func unseen(s managerScene, pod int) bool {
 	for i := s.Step - 1; i >= 0; i-- {
 		step := s.World.Steps[i]

@@ -81,8 +81,8 @@ func (k *managerOfKubelet) PodCouldHaveRunningContainers(pod *corev1.Pod) bool {
 func (*managerOfKubelet) RecordStatusUpdated(*corev1.Pod) {}
 func (*managerOfKubelet) DeletePodStartupState(types.UID) {}
 
-// set reports a status with the resize conditions, as the kubelet's status generation
-// does, which ends them with the pod.
+// set reports a status with the resize conditions, as the kubelet's status generation does.
+// The status generation removes these conditions when the pod terminates.
 func (k *managerOfKubelet) set(pod *corev1.Pod, s corev1.PodStatus) (corev1.PodStatus, bool) {
 	for _, c := range k.m.GetPodResizeConditions(pod.UID) {
 		if !isTerminal(s.Phase) {
@@ -145,9 +145,9 @@ type managerOfOurs struct {
 	api       *status.APIServer
 	publisher *status.Publisher
 	play      *managerPlay
-	mirrors   map[types.UID]types.UID   // that the publisher knows
-	last      map[types.UID]*corev1.Pod // with which a status was accepted last
-	versions  map[types.UID]uint64      // told last
+	mirrors   map[types.UID]types.UID   // the publisher's mirror pods
+	last      map[types.UID]*corev1.Pod // the pod of each last accepted status
+	versions  map[types.UID]uint64      // the last observed versions
 	calls     []string
 }
 
@@ -156,7 +156,7 @@ func newManagerOfOurs(p *managerPlay) statusManager {
 	var err error
 	must := func() {
 		if err != nil {
-			panic(err) // the configuration is ours
+			panic(err) // the configuration is valid
 		}
 	}
 	o.m, err = status.New(status.Config{Observer: status.Observer{StatusChanged: func(c status.Change) {
@@ -169,7 +169,7 @@ func newManagerOfOurs(p *managerPlay) statusManager {
 		if apiequality.Semantic.DeepEqual(c.Old, corev1.PodStatus{}) {
 			want = 1
 		}
-		if o.versions[c.Pod.UID] = want; c.Version != want { // nothing of the kubelet's that anyone sees
+		if o.versions[c.Pod.UID] = want; c.Version != want { // an internal number of the kubelet that is not visible
 			o.calls = append(o.calls, fmt.Sprintf("version %d instead of %d", c.Version, want))
 		}
 	}, UpdateRefused: func(pod *corev1.Pod, _ error) { delete(o.last, pod.UID) }}, Pod: func(uid types.UID) (*corev1.Pod, bool) {
@@ -201,7 +201,7 @@ func (o *managerOfOurs) set(pod *corev1.Pod, s corev1.PodStatus) (stored corev1.
 	last := o.last[pod.UID]
 	o.last[pod.UID] = pod.DeepCopy()
 	if _, reported := o.get(pod.UID); reported && len(s.ContainerStatuses)%2 == 0 && apiequality.Semantic.DeepEqual(last, pod) {
-		// The same by another way.
+		// The same change by another method.
 		changed = o.m.Update(pod.UID, func(was *corev1.PodStatus) { s.DeepCopyInto(was) })
 		stored, _ = o.get(pod.UID)
 		return stored, changed
@@ -209,7 +209,7 @@ func (o *managerOfOurs) set(pod *corev1.Pod, s corev1.PodStatus) (stored corev1.
 	return o.m.SetPodStatus(pod.DeepCopy(), s)
 }
 
-// get returns what was reported; what was saved before a restart does not count.
+// get returns the reported status. A status that was saved before a restart does not count.
 func (o *managerOfOurs) get(uid types.UID) (corev1.PodStatus, bool) {
 	reported := false
 	o.m.Subscribe(status.Observer{StatusChanged: func(c status.Change) { reported = reported || c.Pod.UID == uid }})()
@@ -260,7 +260,7 @@ func (o *managerOfOurs) sync(ctx context.Context, all bool) {
 		}
 		o.mirrors[uid] = pod.UID
 	}
-	_ = o.publisher.Sync(ctx) // what fails is tried again in the next
+	_ = o.publisher.Sync(ctx) // the next step retries a failure
 }
 
 func (o *managerOfOurs) notified() string {

@@ -19,21 +19,21 @@ type managerWorld struct {
 	Steps []managerStep
 }
 
-// What happens in a step of a managerWorld.
+// The events of a step in a managerWorld.
 const (
 	opSet       = "set"       // the agent reports a status
 	opReadiness = "readiness" // a readiness probe has a result
 	opStartup   = "startup"   // a startup probe has a result
-	opTerminate = "terminate" // the pod has ended and nothing is left
-	opSync      = "sync"      // the agent sends what is new
-	opTick      = "tick"      // the agent sends what is new or differs
-	opOthers    = "others"    // others change the pod's object
-	opDelete    = "delete"    // the pod is being deleted
+	opTerminate = "terminate" // the pod has terminated and is cleaned up
+	opSync      = "sync"      // the agent sends new statuses
+	opTick      = "tick"      // the agent sends new statuses, and those that differ from the API server's
+	opOthers    = "others"    // another client changes the pod's object
+	opDelete    = "delete"    // the pod gets a deletion timestamp
 	opGone      = "gone"      // the pod's object is deleted at once
-	opRestart   = "restart"   // the agent starts again
-	opResize    = "resize"    // a resize waits, begins or ends; the agent reports a status
-	opOrphans   = "orphans"   // the agent forgets pods that are gone
-	opFile      = "file"      // the file of a static pod goes, or comes back
+	opRestart   = "restart"   // the agent restarts
+	opResize    = "resize"    // a resize waits, starts or ends; the agent reports a status
+	opOrphans   = "orphans"   // the agent removes the state of pods that no longer exist
+	opFile      = "file"      // the file of a static pod is removed, or added again
 )
 
 type managerStep struct {
@@ -42,12 +42,12 @@ type managerStep struct {
 	Pod   int
 
 	Status    corev1.PodStatus // of opSet and opResize
-	Sticky    bool             // the status heeds how the pod has ended
+	Sticky    bool             // the status respects an earlier termination of the pod
 	Container string           // of opReadiness and opStartup
 	Result    bool
 	Others    []corev1.PodCondition
 	Phase     corev1.PodPhase // of opOthers
-	Lag       bool            // of opOthers: the agent sees the change with its next watch
+	Lag       bool            // for opOthers: the agent receives the change with its next watch event
 	MayRun    bool            // of opTick: whether the pod may have running containers
 	Resize    string
 	Reason    string
@@ -56,7 +56,7 @@ type managerStep struct {
 
 func drawManagerWorld(d *judge.Draw) *managerWorld {
 	w := &managerWorld{}
-	for i := range d.Between(1, 2) { // either may be static
+	for i := range d.Between(1, 2) { // each may be static
 		pod := drawPod(d)
 		pod.UID, pod.Name = types.UID(fmt.Sprintf("uid-%d", i)), fmt.Sprintf("pod-%d", i)
 		if pod.Status.Phase = corev1.PodPending; d.Chance(25) && !isStatic(pod) {
@@ -75,7 +75,7 @@ func drawManagerStep(d *judge.Draw, w *managerWorld) managerStep {
 	pod := w.Pods[s.Pod]
 	s.Op = judge.Pick(d, opSet, opTick, opSync, opSet, opSync, opReadiness, opStartup, opResize, opSet, opTick, opOthers,
 		opTerminate, opDelete, opRestart, opSync, opTick, opReadiness, opGone, opOrphans, opOthers)
-	if isStatic(pod) { // which is not resized, and ends with its file
+	if isStatic(pod) { // a static pod is not resized, and terminates when its file is removed
 		s.Op = cmp.Or(map[string]string{opResize: opSet, opDelete: opFile}[s.Op], s.Op)
 	}
 	switch s.Op {
@@ -123,7 +123,7 @@ func probed(pod *corev1.Pod) []corev1.Container {
 func drawReport(d *judge.Draw, pod *corev1.Pod) *corev1.PodStatus {
 	s := drawStatus(d, pod, false)
 	s.ObservedGeneration = 0
-	if d.Chance(60) { // it is the same as often as not
+	if d.Chance(60) { // it is often unchanged
 		s.StartTime = nil
 	}
 	return &s

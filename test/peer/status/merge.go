@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// mergeWorld is a pod as the API server has it and a status that the node reports.
+// mergeWorld is a pod in the API server and a status that the node reports.
 type mergeWorld struct {
 	Pod    *corev1.Pod
 	Status corev1.PodStatus
@@ -43,7 +43,7 @@ func drawMergeWorld(d *judge.Draw) *mergeWorld {
 	return w
 }
 
-// stored returns an object as an API server returns it after storing it.
+// stored returns an object as the API server returns it after an update.
 func stored(pod *corev1.Pod) *corev1.Pod {
 	text, err := json.Marshal(pod)
 	if err != nil {
@@ -58,8 +58,8 @@ func stored(pod *corev1.Pod) *corev1.Pod {
 
 func (w *mergeWorld) String() string { return encode(w) }
 
-// mergePeer compares what an API server shows after the merge of its view and the
-// node's was sent.
+// mergePeer compares the API object after the status of the API server and the status of the
+// node were merged and sent.
 func mergePeer() judge.Peer[*mergeWorld] {
 	return judge.Peer[*mergeWorld]{
 		Name: "status/merge", World: drawMergeWorld, Kubelet: mergeOfKubelet, Ours: mergeOfOurs, Rules: mergeRules(), Scenarios: 300,

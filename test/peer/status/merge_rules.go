@@ -46,14 +46,14 @@ func mergeRules() []mergeRule {
 	}}
 }
 
-// mergedWithEnd returns what the kubelet sends where the node reports the end that the API
-// server has.
+// mergedWithEnd returns what the kubelet sends if the node reports the terminal phase that
+// the API server has.
 func mergedWithEnd(w *mergeWorld) judge.Facts {
 	said := w.Status.DeepCopy()
 	said.Phase = w.Pod.Status.Phase
 	merged := mergePodStatus(w.Pod, *w.Pod.Status.DeepCopy(), *said, w.MayRun)
 	for i := range merged.Conditions {
-		if t := &merged.Conditions[i].LastTransitionTime; t.Year() > 2001 { // now, outside of a bubble
+		if t := &merged.Conditions[i].LastTransitionTime; t.Year() > 2001 { // the current time, outside of a bubble
 			*t = at(60)
 		}
 	}
@@ -62,8 +62,8 @@ func mergedWithEnd(w *mergeWorld) judge.Facts {
 	return f
 }
 
-// falseSince returns since when the API server has a condition as False that a fact is
-// about: Ready or ContainersReady.
+// falseSince returns since when a condition of a fact, Ready or ContainersReady, is False in
+// the API server.
 func falseSince(s mergeScene) string {
 	t, ok := strings.CutSuffix(strings.TrimPrefix(s.Fact, "condition "), " since")
 	was := condition(&s.World.Pod.Status, corev1.PodConditionType(t))

@@ -27,7 +27,7 @@ func TestPeerMerge(t *testing.T) { judge.Run(t, mergePeer()) }
 
 func TestPeerManager(t *testing.T) { judge.Run(t, managerPeer()) }
 
-// messageFiles makes the files that containers leave, in the kubelet's folders.
+// messageFiles creates the files that containers write, in the kubelet's directories.
 func messageFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

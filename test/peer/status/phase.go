@@ -17,10 +17,10 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// phaseWorld is a pod with a random status, which need not be one that a kubelet
-// would write, and the status that follows it.
+// phaseWorld is a pod with a random status, which a kubelet would not necessarily write, and
+// the next status.
 type phaseWorld struct {
-	Pod                   *corev1.Pod // with the status before
+	Pod                   *corev1.Pod // has the previous status
 	Status                corev1.PodStatus
 	Terminal, Initialized bool
 }
@@ -171,8 +171,8 @@ func drawStateEdit(d *judge.Draw, s *corev1.ContainerState) {
 
 func (w *phaseWorld) String() string { return encode(w) }
 
-// phasePeer compares the functions of a status alone: phase, conditions, forbidden
-// transitions, and what the end of a pod makes of a status.
+// phasePeer compares the functions for a single status: phase, conditions, forbidden
+// transitions, and the status of a terminated pod.
 func phasePeer() judge.Peer[*phaseWorld] {
 	return judge.Peer[*phaseWorld]{
 		Name: "status/phase", World: drawPhaseWorld, Kubelet: phaseOfKubelet, Ours: phaseOfOurs, Rules: phaseRules(), Scenarios: 600,
@@ -234,7 +234,7 @@ func endOfKubelet(f judge.Facts, pod *corev1.Pod) {
 	ended, _ := m.GetPodStatus(pod.UID)
 	ended = *ended.DeepCopy()
 	now := func(t *metav1.Time) {
-		if t != nil && t.Year() > 2001 { // a rule called, outside of a bubble
+		if t != nil && t.Year() > 2001 { // called by a rule, outside of a bubble
 			*t = at(0)
 		}
 	}

@@ -62,8 +62,9 @@ func condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondit
 	return nil
 }
 
-// matched returns a pod without the init containers that its status lacks. As many
-// ephemeral ones are in their place: the room for messages stays as it is.
+// matched returns a pod without the init containers that its status lacks. It adds the same
+// number of ephemeral containers, because the number of containers determines the maximum
+// length of messages.
 func matched(pod *corev1.Pod) *corev1.Pod {
 	all := len(pod.Spec.InitContainers)
 	pod = pod.DeepCopy()
@@ -130,8 +131,8 @@ func endRules() []phaseRule {
 	}}
 }
 
-// unready returns what is shown of Ready and ContainersReady where the kubelet shows one
-// of them as True in a pod that has ended: both are False from now on.
+// unready returns the expected Ready and ContainersReady if the kubelet has one of them as
+// True in a terminated pod: both are False from now on.
 func unready(kubelet judge.Facts, prefix string, generation int64, now string) judge.Facts {
 	reason := map[string]string{"Failed": "PodFailed", "Succeeded": "PodCompleted"}[kubelet[prefix+"phase"]]
 	ready, containersReady := prefix+"condition Ready", prefix+"condition ContainersReady"

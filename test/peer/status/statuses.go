@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// drawStatus returns a random status of a pod. If odd, it may have what a kubelet
-// would not write: missing, additional and empty container statuses, no phase.
+// drawStatus returns a random status of a pod. If odd is set, it may have things that a
+// kubelet would not write: missing, additional and empty container statuses, no phase.
 func drawStatus(d *judge.Draw, pod *corev1.Pod, odd bool) (s corev1.PodStatus) {
 	s.Phase = judge.Pick(d, corev1.PodPending, corev1.PodRunning, corev1.PodFailed, corev1.PodSucceeded)
 	if odd && d.Chance(10) {

@@ -1,14 +1,15 @@
 // Package termination compares how the containers of a pod are stopped: lifecycle's
 // PlanTermination and Terminate with the kubelet's KillPod.
 //
-// Both sides stop the same containers in a synctest bubble. A world has a pod with
-// regular containers, init containers, sidecars and an ephemeral container, of which
-// some run, and a grace period. Containers have preStop hooks of any length, which
-// die with their container or do not; they take any time to end after the signal,
-// hang until they are killed, end by themselves before, or can't be stopped. What is
-// compared is when each hook begins, when each container is asked to stop and with
-// which grace period, and when all of it is over.
+// Both sides stop the same containers in a synctest bubble. A world has a pod with regular
+// containers, init containers, sidecars and an ephemeral container, of which some are
+// running, and a grace period. Containers have preStop hooks of any duration. A hook ends
+// together with its container, or continues. Containers end any time after the signal, hang
+// until they are killed, exit by themselves before, or cannot be stopped. The facts are: when
+// each hook starts, when each container is stopped and with which grace period, and when the
+// termination is complete.
 //
-// Left out are grace periods that are shortened meanwhile, which the kubelet handles
-// by a second call, and containers that the spec does not name, which it can't stop.
+// Not compared: grace periods that are shortened during the termination, which the kubelet
+// handles with a second call, and containers that are not in the spec, which the kubelet
+// cannot stop.
 package termination

@@ -27,8 +27,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A kubelet is the kubelet's runtime manager over a runtime that is made anew for
-// each scenario.
+// A kubelet is the kubelet's runtime manager over a runtime that each scenario replaces.
 type kubelet struct {
 	ctx     context.Context
 	manager kuberuntime.KubeGenericRuntime
@@ -64,7 +63,7 @@ func (k *kubelet) play(t *testing.T, w *world) (all []judge.Facts) {
 		}
 		ctx, cancel := context.WithCancel(k.ctx)
 		n.over(k.manager.KillPod(ctx, w.Pod, pod, new(w.Grace*int64(w.scale))))
-		cancel() // of hooks that go on
+		cancel() // stops hooks that are still running
 		synctest.Wait()
 		stop()
 		all = []judge.Facts{n.facts}
@@ -102,7 +101,7 @@ func (podStates) IsPodTerminationRequested(types.UID) bool { return false }
 func (podStates) ShouldPodContentBeRemoved(types.UID) bool { return false }
 func (podStates) ShouldPodRuntimeBeRemoved(types.UID) bool { return false }
 
-// over notes when everything has ended, and whether something could not be stopped.
+// over records when everything has ended, and whether a container could not be stopped.
 func (n *node) over(err error) {
 	if err != nil || n.w.quiet && n.failed {
 		n.fact("over", ", failed")

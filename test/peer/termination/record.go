@@ -15,8 +15,8 @@ var (
 	errHook = errors.New("the container has ended")
 )
 
-// A node has the containers of a world while one side stops them, and keeps what it
-// does. It is made in a synctest bubble.
+// A node has the containers of a world while one side stops them, and records the actions of
+// the side. It is created in a synctest bubble.
 type node struct {
 	w     *world
 	began time.Time
@@ -28,7 +28,7 @@ type node struct {
 	once   map[string]*sync.Once
 }
 
-// newNode returns a node; its containers end by themselves until stop is called.
+// newNode returns a node. Its containers exit by themselves until stop is called.
 func newNode(w *world) (n *node, stop func()) {
 	n = &node{w: w, began: time.Now(), ended: map[string]chan struct{}{}, facts: judge.Facts{}, once: map[string]*sync.Once{}}
 	for _, c := range w.Containers {
@@ -88,7 +88,7 @@ func (n *node) hook(ctx context.Context, name string) error {
 	}
 }
 
-// stop stops a container as a runtime does: it returns when that has ended.
+// stop stops a container as a runtime does: it returns when the container has ended.
 func (n *node) stop(ctx context.Context, name string, grace time.Duration) error {
 	c := n.w.container(name)
 	n.fact("container "+name+"/stop", ", grace %s", grace)

@@ -12,8 +12,8 @@ import (
 
 const doc = "lifecycle/doc.go"
 
-// A deviation is a rule, and the world in which the kubelet does what ours does. It
-// reports whether it changed the world.
+// A deviation is a rule, and a change to the world after which the kubelet does what our side
+// does. It reports whether it changed the world.
 type deviation struct {
 	judge.Rule[*world]
 
@@ -57,7 +57,7 @@ func deviations() []deviation {
 			Rule: rule("parts of seconds", judge.Deliberate,
 				"The kubelet rounds the time of a hook and the waiting time down to whole seconds, so a container may get up to two seconds more than its pod. Here the time left until the deadline is rounded up."),
 			change: func(w *world) bool {
-				w.scale = 10_000 // all durations are whole seconds then
+				w.scale = 10_000 // makes all durations whole seconds
 				return true
 			},
 		},
@@ -104,7 +104,7 @@ func (w *world) clone() *world {
 	return &c
 }
 
-// hooksRanBefore takes away the hooks that our side knows to have run.
+// hooksRanBefore removes the hooks that have already run according to our side.
 func hooksRanBefore(w *world) (changed bool) {
 	for _, list := range [][]corev1.Container{w.Pod.Spec.Containers, w.Pod.Spec.InitContainers} {
 		for i := range list {
@@ -126,7 +126,7 @@ func hooksEnd(w *world) (changed bool) {
 	return changed
 }
 
-// sidecarsInRow takes those away that do not run.
+// sidecarsInRow removes sidecars that are not running.
 func sidecarsInRow(w *world) bool {
 	before := len(w.Pod.Spec.InitContainers)
 	w.Pod.Spec.InitContainers = slices.DeleteFunc(w.Pod.Spec.InitContainers, func(c corev1.Container) bool { return !w.container(c.Name).Running })
@@ -146,8 +146,8 @@ func initContainersFirst(w *world) bool {
 	return len(spec.Containers) > before
 }
 
-// left is the grace period of a container that is asked to stop now, as ours has it:
-// whole seconds, and at least two.
+// left returns our grace period for a container that is stopped now: whole seconds, at least
+// two.
 func (n *node) left() time.Duration {
 	left := time.Duration(n.w.Grace)*time.Second - n.elapsed()
 	return max(2*time.Second, left+(time.Second-left%time.Second)%time.Second)

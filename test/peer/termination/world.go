@@ -12,19 +12,19 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A world is a pod that is to end, and what its containers do then.
+// A world is a pod that terminates, and the behaviour of its containers.
 type world struct {
 	Pod        *corev1.Pod
 	Grace      int64 // seconds
 	Containers []*container
 
-	// scale is how many times longer everything takes for a kubelet that is to tell
-	// what it would do with parts of seconds, and quiet is set for one that is not to
-	// know that a container can't be stopped.
+	// scale multiplies all durations, to observe how a kubelet without fractions of seconds
+	// would behave with them. quiet is set if the kubelet must not be told that a container
+	// cannot be stopped.
 	scale time.Duration
 	quiet bool
 
-	kubelet   *kubelet // played this world
+	kubelet   *kubelet // the kubelet that plays this world
 	predicted []judge.Prediction
 }
 
@@ -32,18 +32,18 @@ type world struct {
 type container struct {
 	Name    string
 	Running bool
-	// HookRan says that our side knows that the preStop hook has run already, before
-	// the agent restarted. The kubelet knows nothing of the kind.
+	// HookRan is set if our side has recorded that the preStop hook ran before the agent
+	// restarted. The kubelet has no such record.
 	HookRan bool
-	// Hook is how long the preStop hook takes, 0 without one, and Survives whether it
-	// goes on when its container has ended.
+	// Hook is the duration of the preStop hook, 0 without a hook. Survives is set if it
+	// continues after its container has ended.
 	Hook     time.Duration
 	Survives bool
-	// Ends is how long the container takes to end after the signal, and Exits when it
-	// ends by itself, after the beginning; 0 is never.
+	// Ends is the time from the signal to the end of the container. Exits is the time from
+	// the start of the world at which it exits by itself; 0 means never.
 	Ends, Exits time.Duration
-	// Fails is how long the runtime takes to say that it can't stop the container; 0
-	// is never.
+	// Fails is the time after which the runtime returns that it cannot stop the container; 0
+	// means never.
 	Fails time.Duration
 }
 
@@ -62,7 +62,7 @@ func drawWorld(d *judge.Draw) *world {
 		if d.Chance(75) {
 			c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		} else {
-			c.Lifecycle = nil // the API allows no hooks of init containers
+			c.Lifecycle = nil // the API does not permit hooks of init containers
 			w.container(c.Name).Hook = 0
 		}
 		spec.InitContainers = append(spec.InitContainers, c)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds the bed's programs into OUT/bin and its images into OUT/images, and those
-# that only the registry shall have into OUT/images/pull.
+# Builds the bed's programs into OUT/bin, its images into OUT/images, and the images
+# that only the registry has into OUT/images/pull.
 #
 #   build.sh OUT
 set -euo pipefail
@@ -16,7 +16,7 @@ image() { # FILE NAME OPTION...
 image pause pause:1 -file "$OUT/bin/pause:/pause" -entrypoint /pause -user 65535:65535 -env GOMAXPROCS=1
 
 # Debian's static busybox. It has no pgrep and no ipcs, and its applets are
-# symbolic links: a mount over /bin/ls is one over busybox itself.
+# symbolic links: a mount over /bin/ls is a mount over busybox itself.
 links=()
 for applet in $(/bin/busybox --list); do
 	[ "$applet" = busybox ] || links+=(-link "/bin/$applet=busybox")

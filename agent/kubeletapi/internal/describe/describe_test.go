@@ -120,5 +120,5 @@ func TestPodHasItsContainersInTheOrderOfTheirBegin(t *testing.T) {
 	require.Nil(t, describe.ContainerStatus(p, "e"))
 	empty := describe.Pod(describe.Facts{Pod: &corev1.Pod{}})
 	require.Equal(t, corev1.PodPending, empty.Phase)
-	require.NotNil(t, empty.Containers, "it is a list in JSON")
+	require.NotNil(t, empty.Containers, "JSON lists must not be null")
 }

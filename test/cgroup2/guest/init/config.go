@@ -14,18 +14,18 @@ import (
 	"unsafe"
 )
 
-// config is what run.sh wants of this run.
+// config is the configuration of this run, written by run.sh.
 type config struct {
 	timeout   time.Duration
 	dir       string
 	args, env []string
 	outDevice string
-	// disks are "device folder", sysctls "name=value".
+	// disks are "device directory", sysctls "name=value".
 	disks, swaps, sysctls []string
 }
 
-// readConfig reads lines of a name, a blank and a value. Values that may hold
-// anything are in hexadecimal.
+// readConfig reads lines that consist of a name, a space and a value. Values that can contain
+// any bytes are hexadecimal.
 func readConfig(name string) (config, error) {
 	c := config{
 		timeout: 2 * time.Minute,
@@ -74,7 +74,7 @@ func (c *config) set(key, value string) error {
 	return nil
 }
 
-// apply does what is to be done before the program starts.
+// apply prepares the machine for the program.
 func (c *config) apply() (err error) {
 	try := func(e error) { err = errors.Join(err, e) }
 	try(os.MkdirAll("/out", 0o1777))
@@ -96,7 +96,7 @@ func (c *config) apply() (err error) {
 	return err
 }
 
-// waitFor waits for a device that the kernel finds in its own time.
+// waitFor waits until the kernel has detected a device.
 func waitFor(device string) error {
 	for range 500 {
 		if _, err := os.Stat(device); !errors.Is(err, fs.ErrNotExist) {
@@ -118,7 +118,7 @@ func swapOn(device string) error {
 	return nil
 }
 
-// writeTar writes the folder to the device; the host unpacks it from there.
+// writeTar writes the directory to the device as a tar archive, which the host unpacks.
 func writeTar(device, folder string) error {
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"unsafe"
 )
 
-// mark begins the lines on the first serial port that the host reads.
+// mark is the beginning of the lines on the first serial port that the host reads.
 const mark = "@@cgroup2 "
 
-// host is the machine that booted this one, at the other end of the first port.
+// host is the machine that booted this guest, at the other end of the first serial port.
 type host struct{ port *os.File }
 
-// openHost opens the first serial port. The kernel's first /dev holds no more
-// than the console, so a whole one is mounted for as long as that takes.
+// openHost opens the first serial port. The kernel's first /dev contains only the console, so
+// openHost temporarily mounts a devtmpfs there.
 func openHost() *host {
 	h := &host{port: os.Stdout}
 	if err := (mount{"devtmpfs", "/dev", "devtmpfs", 0, "mode=0755"}).do(); err != nil {
@@ -36,10 +36,17 @@ func (h *host) say(format string, args ...any) {
 	fmt.Fprintf(h.port, "\r\n"+mark+format+"\r\n", args...)
 }
 
-// try reports what failed, in one line.
+// try reports a failed action in one line.
 func (h *host) try(what string, err error) {
 	if err != nil {
 		h.say("%s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+}
+
+// signOfLife sends a line to the host every 5 s.
+func (h *host) signOfLife() {
+	for range time.Tick(5 * time.Second) {
+		h.say("alive uptime %s", uptime())
 	}
 }
 
@@ -60,7 +67,7 @@ func uptime() string {
 	return seconds
 }
 
-// openSerial opens a serial port that changes nothing of what goes through it.
+// openSerial opens a serial port in raw mode.
 func openSerial(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -74,10 +81,10 @@ func openSerial(name string) (*os.File, error) {
 	return f, ioctl(f, syscall.TCSETS, uintptr(unsafe.Pointer(&t)))
 }
 
-// drain waits until everything is out of the port, at most a second. The Go
-// runtime's own signals end the system call early, so it is asked more than once.
+// drain waits until the port has sent all data, at most a second. Signals of the Go runtime
+// interrupt the system call, so drain repeats it.
 func drain(f *os.File) {
-	const tcsbrk = 0x5409 // with a one: wait, send no break
+	const tcsbrk = 0x5409 // with argument 1: wait, and send no break
 	for range 500 {
 		var left int32
 		err := ioctl(f, tcsbrk, 1)
@@ -87,7 +94,7 @@ func drain(f *os.File) {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	time.Sleep(20 * time.Millisecond) // what the emulated chip itself holds
+	time.Sleep(20 * time.Millisecond) // for the buffer of the emulated chip
 }
 
 func ioctl(f *os.File, request, arg uintptr) error {

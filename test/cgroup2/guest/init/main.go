@@ -1,10 +1,10 @@
-// Command init is pid 1 of the guest. It makes a root file system in memory,
-// mounts the kernel's file systems and cgroup v2 with every controller enabled,
-// runs one program with a time limit, says on the first serial port how that
-// ended, and powers off. The program's output goes to the second serial port.
+// Command init is pid 1 of the guest. It creates a root file system in memory, mounts the
+// kernel's file systems and cgroup v2 with every controller enabled, runs one program with a
+// time limit, writes the result to the first serial port, and powers off. The program's
+// output goes to the second serial port.
 //
-// A setting that can't be had is reported and gone on without: the program under
-// test says best what it misses.
+// If a setting fails, init reports it and continues: the tests of the program report what is
+// missing.
 package main
 
 import (
@@ -21,6 +21,7 @@ func main() {
 		host.try("mount "+m.target, m.do())
 	}
 	host.say("init uptime %s", uptime())
+	go host.signOfLife()
 	host.try("links in /dev", linkDescriptors())
 	host.try("cgroup controllers", delegateControllers())
 	host.try("loopback", loopbackUp())
@@ -37,8 +38,8 @@ func main() {
 	host.powerOff(code)
 }
 
-// run runs the program and returns its exit code: 128 and the signal that ended
-// it, 124 if its time was over, 127 if it could not be started.
+// run runs the program and returns its exit code: 128 plus the number of the signal that
+// killed it, 124 after a timeout, 127 if it could not be started.
 func run(host *host, cfg config) (code int) {
 	tty, err := openSerial("/dev/ttyS1")
 	if err != nil {
@@ -65,7 +66,7 @@ func run(host *host, cfg config) (code int) {
 	over := make(chan struct{})
 	limit := time.AfterFunc(cfg.timeout, func() {
 		close(over)
-		// A Go program answers with the stacks of its goroutines.
+		// A Go program prints the stacks of its goroutines.
 		_ = syscall.Kill(-program.Pid, syscall.SIGQUIT)
 		time.Sleep(5 * time.Second)
 		killAll()
@@ -80,7 +81,7 @@ func run(host *host, cfg config) (code int) {
 	return code
 }
 
-// reap waits for whatever ends, as pid 1 must, until pid has.
+// reap reaps all processes that exit, as pid 1 must, until pid has exited.
 func reap(pid int) (code int) {
 	for {
 		var ws syscall.WaitStatus

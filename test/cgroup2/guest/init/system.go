@@ -42,13 +42,13 @@ func systemMounts() []mount {
 		{"tmpfs", "/dev/shm", "tmpfs", data, "mode=1777"},
 		{"tmpfs", "/run", "tmpfs", data, "mode=0755"},
 		{"tmpfs", "/tmp", "tmpfs", data, "mode=1777"},
-		// The options are those systemd mounts it with.
+		// systemd uses the same mount options.
 		{"cgroup2", cgroupRoot, "cgroup2", system, "nsdelegate,memory_recursiveprot"},
 	}
 }
 
-// moveToMemory puts everything into a tmpfs and makes that the root: pivot_root,
-// which container runtimes use, is refused on the kernel's first root.
+// moveToMemory copies everything into a tmpfs and makes it the root. The kernel does not
+// permit pivot_root, which container runtimes use, on its first root.
 func moveToMemory() error {
 	const root = "/.root"
 	if err := (mount{"tmpfs", root, "tmpfs", 0, "mode=0755,size=90%"}).do(); err != nil {
@@ -78,7 +78,8 @@ func moveToMemory() error {
 		os.Chdir("/"))
 }
 
-// moveFile removes from what it has copied: memory would not hold both roots.
+// moveFile removes the original after the copy, because the memory is too small for both
+// roots.
 func moveFile(from, to string, entry fs.DirEntry) error {
 	switch {
 	case entry.Type()&fs.ModeSymlink != 0:
@@ -149,7 +150,7 @@ func loopbackUp() error {
 	return nil
 }
 
-// loadModules loads what mkcpio listed, in its order.
+// loadModules loads the modules that mkcpio listed, in that order.
 func loadModules() error {
 	list, err := os.ReadFile("/modules.list")
 	if errors.Is(err, fs.ErrNotExist) {

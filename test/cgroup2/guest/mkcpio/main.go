@@ -2,10 +2,10 @@
 //
 //	mkcpio -o OUT [-modules TREE -load a,b] DST=SRC... DST=dir: DST=link:TARGET
 //
-// A SRC that is a directory is taken with everything below it. Nothing in the
-// archive depends on the time or on the machine. With -load the named kernel
-// modules of TREE and those they depend on are taken too, and their paths, in
-// the order to load them in, are in /modules.list.
+// If SRC is a directory, the archive contains everything below it. The archive does not
+// depend on the time or on the machine. -load adds the named kernel modules of TREE and their
+// dependencies. /modules.list in the archive contains their paths in the order in which they
+// must be loaded.
 package main
 
 import (
@@ -118,7 +118,7 @@ func (a *archive) file(name, src string) {
 	a.pad()
 }
 
-// modules takes the modules named and what they need.
+// modules adds the named modules and their dependencies.
 func (a *archive) modules(tree string, names []string) {
 	at := map[string]string{}
 	err := filepath.WalkDir(tree, func(p string, d fs.DirEntry, err error) error {
@@ -141,7 +141,7 @@ func (a *archive) modules(tree string, names []string) {
 		seen[n] = true
 		p := at[n]
 		if p == "" {
-			log.Printf("no module %s: built in, or not there", n)
+			log.Printf("module %s not found; it may be built into the kernel", n)
 			return
 		}
 		for _, d := range needs(p) {
@@ -157,7 +157,7 @@ func (a *archive) modules(tree string, names []string) {
 	a.bytes("/modules.list", 0o100644, []byte(strings.Join(list, "\n")))
 }
 
-// needs returns the modules that the one in the file depends on, sorted.
+// needs returns the dependencies of the module in a file, sorted.
 func needs(file string) []string {
 	e, err := elf.Open(file)
 	if err != nil {
@@ -187,7 +187,7 @@ func main() {
 	log.SetPrefix("mkcpio: ")
 	out := flag.String("o", "", "the archive to write")
 	tree := flag.String("modules", "", "the directory with the kernel's modules")
-	load := flag.String("load", "", "modules to take, separated by commas")
+	load := flag.String("load", "", "kernel modules to add, separated by commas")
 	flag.Parse()
 	f, err := os.Create(*out)
 	if err != nil {

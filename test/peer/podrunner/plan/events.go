@@ -49,10 +49,10 @@ func drawEvent(d *judge.Draw) Event {
 	return e
 }
 
-// An Event is something that happens to the pod or in the runtime.
+// An Event is a change of the pod or of the runtime.
 type Event struct {
 	What  string
-	Which int // of the objects that it can happen to, by number
+	Which int // index of the object among those to which the event can apply
 
 	exit      exit
 	found     Found
@@ -73,7 +73,7 @@ func (e Event) String() string {
 	return text
 }
 
-// pick returns the object that an event happens to, the zero value if there is none.
+// pick returns the object to which an event applies, or the zero value.
 func pick[T any](e Event, all []T, fits func(T) bool) (v T) {
 	var some []T
 	for _, v := range all {
@@ -125,8 +125,8 @@ func (s *State) apply(e Event) {
 	}
 }
 
-// resizeInMidInitialization makes an init container fail and edits the resources of
-// a sidecar that runs beside it.
+// resizeInMidInitialization makes an init container fail and changes the resources of a
+// running sidecar.
 func (s *State) resizeInMidInitialization(e Event) {
 	s.Pod = s.Pod.DeepCopy()
 	runs := func(k kind) *Container {

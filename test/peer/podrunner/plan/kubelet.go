@@ -41,7 +41,7 @@ func (k *kubelet) play(t *testing.T, w *World) (all []judge.Facts) {
 	return all
 }
 
-// begin lets happen what a step begins with.
+// begin applies the events at the beginning of a step.
 func (s *State) begin(t *testing.T, step Step, b *backoff) {
 	t.Helper()
 	s.Now = s.Now.Add(step.After)
@@ -54,7 +54,7 @@ func (s *State) begin(t *testing.T, step Step, b *backoff) {
 	b.clock.SetTime(s.Now)
 }
 
-// without takes away what nobody keeps.
+// without removes the records that the world lacks.
 func (s *State) without(what string) {
 	switch what {
 	case withoutBackoff:
@@ -68,13 +68,13 @@ func (s *State) without(what string) {
 	}
 }
 
-// facts returns what the kubelet does upon s, which is not modified.
+// facts returns the kubelet's actions for s, which is not modified.
 func (k *kubelet) facts(t *testing.T, s *State) judge.Facts {
 	t.Helper()
 	return k.sync(t, s.clone(), nil).facts(s)
 }
 
-// sync lets the kubelet bring the pod to what its spec says. It modifies s.
+// sync runs the kubelet's SyncPod for the pod. It modifies s.
 func (k *kubelet) sync(t *testing.T, s *State, fails []string) *record {
 	t.Helper()
 	before := s.clone()
@@ -119,8 +119,8 @@ func (s *State) restarting(status *container.PodStatus) bool {
 	return !s.notRestarting && container.ShouldAllContainersRestart(s.Pod, status, old) && !container.AllContainersRestartCleanedUp(s.Pod, status)
 }
 
-// kubeletBackoff returns the kubelet's back-off after the starts that s recalls.
-// The kubelet's housekeeping deletes old entries every two seconds.
+// kubeletBackoff returns the kubelet's back-off after the starts recorded in s. The kubelet
+// deletes old entries every two seconds.
 func (s *State) kubeletBackoff() *flowcontrol.Backoff {
 	clock := testingclock.NewFakeClock(s.Now)
 	initial, longest := s.delays()
@@ -138,7 +138,7 @@ func (s *State) kubeletBackoff() *flowcontrol.Backoff {
 	return b
 }
 
-// recall keeps what the kubelet keeps from one sync to the next.
+// recall updates s with the kubelet's state that persists between syncs.
 func (s *State) recall(k *kubelet, before *State, log *record) {
 	for _, st := range log.starts {
 		spec, _ := s.spec(st.name)

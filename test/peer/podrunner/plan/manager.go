@@ -36,13 +36,13 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/prober/results"
 )
 
-// A kubelet is the kubelet's runtime manager on a node that can be exchanged. One
-// serves all scenarios.
+// A kubelet is the kubelet's runtime manager on a replaceable node. One kubelet serves all
+// scenarios.
 type kubelet struct {
 	kuberuntime.KubeGenericRuntime
 	ctx  context.Context
 	logs string
-	// written are the restart counts that the log folder shows.
+	// written is the restart counts according to the log directory.
 	written map[string]int
 	*node
 	actuated state.State
@@ -64,14 +64,14 @@ func newKubelet(t *testing.T) *kubelet {
 	return k
 }
 
-// replace sets a field of the manager: what it would read from disk.
+// replace sets a field of the manager that the manager would otherwise read from disk.
 func (k *kubelet) replace(field string, value any) {
 	f := reflect.ValueOf(k.KubeGenericRuntime).Elem().FieldByName(field)
 	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(reflect.ValueOf(value))
 }
 
-// use makes s what the runtime has, and what the manager recalls. It returns the
-// record of what the manager will do.
+// use makes s the state of the runtime and of the manager. It returns a record of the
+// following actions.
 func (k *kubelet) use(t *testing.T, s *State, fails []string) *record {
 	t.Helper()
 	k.s, k.fails, k.log = s, fails, newRecord()
@@ -93,7 +93,7 @@ func (k *kubelet) use(t *testing.T, s *State, fails []string) *record {
 	return k.log
 }
 
-// writeLog makes the log folder show that the next restart count is attempt.
+// writeLog creates a log file so that the next restart count is attempt.
 func (k *kubelet) writeLog(t *testing.T, name string, attempt int) {
 	t.Helper()
 	if k.written[name] == attempt {
@@ -108,7 +108,7 @@ func (k *kubelet) writeLog(t *testing.T, name string, attempt int) {
 	}
 }
 
-// recorder keeps what the events say of containers that are stopped.
+// recorder records the events about containers that are killed.
 type recorder struct {
 	clientrecord.EventRecorderLogger
 	k *kubelet
@@ -140,7 +140,7 @@ func containerOf(path string) string {
 	return strings.TrimSuffix(name, "}")
 }
 
-// liveness and startup are the results of probes.
+// liveness and startup are probe results.
 type liveness struct {
 	results.Manager
 	k *kubelet
@@ -178,7 +178,7 @@ func (podStates) IsPodTerminationRequested(types.UID) bool { return false }
 func (podStates) ShouldPodContentBeRemoved(types.UID) bool { return false }
 func (podStates) ShouldPodRuntimeBeRemoved(types.UID) bool { return false }
 
-// helper is the rest of the kubelet.
+// helper is the other methods of the kubelet.
 type helper struct {
 	container.RuntimeHelper
 	k *kubelet

@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// A node is a CRI runtime whose state is a State. What is started runs until an
-// event of the world ends it.
+// A node is a CRI runtime that is backed by a State. A started container runs until an event
+// of the world ends it.
 type node struct {
 	cri.RuntimeService
 
@@ -28,7 +28,7 @@ type node struct {
 	log   *record
 }
 
-// The annotations of a container by which both sides know it again.
+// The annotations that identify a container on both sides.
 const (
 	hashAnnotation         = "io.kubernetes.container.hash"
 	definitionAnnotation   = "io.kubeparts.container.definition"
@@ -45,7 +45,7 @@ func (n *node) fail(call string) error {
 	return nil
 }
 
-// next returns a new name and the time of creation that goes with it.
+// next returns a new name and its creation time.
 func (s *State) next(prefix string) (id string, made time.Time) {
 	s.Made++
 	return prefix + "#" + strconv.Itoa(s.Made), s.Now.Add(time.Duration(s.Made) - time.Millisecond)
@@ -84,7 +84,7 @@ func (n *node) StopPodSandbox(_ context.Context, id string) error {
 	return nil
 }
 
-// stopSandbox ends a sandbox and what runs in it.
+// stopSandbox stops a sandbox and its running containers.
 func (s *State) stopSandbox(id string) {
 	for _, b := range s.Boxes {
 		if b.ID == id {
@@ -98,7 +98,7 @@ func (s *State) stopSandbox(id string) {
 	}
 }
 
-// end ends a container that runs or may run.
+// end ends a container that is running or in an unknown state.
 func (s *State) end(c *Container, code int32, reason string) {
 	if c.State == running || c.State == unknownState {
 		c.State, c.Code, c.Reason, c.Finished = exited, code, reason, s.Now
@@ -127,7 +127,7 @@ func boxState(b *Box) runtimeapi.PodSandboxState {
 	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// boxStatus returns a sandbox as the CRI shows it.
+// boxStatus returns the CRI status of a sandbox.
 func (s *State) boxStatus(b *Box) *runtimeapi.PodSandboxStatus {
 	status := &runtimeapi.PodSandboxStatus{Id: b.ID, Metadata: s.metadata(b.Attempt), State: boxState(b), CreatedAt: b.Created.UnixNano()}
 	if !b.NoLinux {
@@ -186,8 +186,8 @@ func (n *node) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeap
 	return &runtimeapi.ContainerStatusResponse{Status: n.s.containerStatus(c, false)}, nil
 }
 
-// containerStatus returns a container as the CRI shows it, for us with the hash of the
-// whole definition if we made it.
+// containerStatus returns the CRI status of a container. For our side it has the hash of the
+// whole definition if our side created it.
 func (s *State) containerStatus(c *Container, ours bool) *runtimeapi.ContainerStatus {
 	annotations := map[string]string{restartCountAnnotation: strconv.Itoa(c.Attempt)}
 	if c.Hash != NoHash {

@@ -90,7 +90,7 @@ func (n *node) UpdateContainerResources(_ context.Context, id string, res *runti
 	return nil
 }
 
-// resize changes what a container has. Zero leaves alone what is there.
+// resize changes the resources of a container. Zero fields are not changed.
 func (s *State) resize(c *Container, to *runtimeapi.LinuxContainerResources) {
 	c.Linux = merged(c.Linux, to)
 }

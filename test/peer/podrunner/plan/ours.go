@@ -37,7 +37,7 @@ func (k *kubelet) playOurs(t *testing.T, w *World) (all []judge.Facts) {
 	return all
 }
 
-// heed counts the starts that the kubelet has made since before.
+// heed counts the kubelet's starts between two states.
 func (b *backoff) heed(before, now *State) {
 	for _, st := range now.Starts[len(before.Starts):] {
 		if !st.Failed {
@@ -52,7 +52,7 @@ func (b *backoff) heed(before, now *State) {
 // sandboxKey is the key of the back-off of the pod's sandbox.
 const sandboxKey = string(podUID) + "/sandbox"
 
-// A backoff is our restart back-off. It recalls when it heard of an end.
+// A backoff is our restart back-off. It records when it was notified of a container's end.
 type backoff struct {
 	*lifecycle.Backoff
 	clock *testingclock.FakeClock
@@ -89,8 +89,8 @@ func (b *backoff) plan(w *World, s *State) podrunner.Actions {
 	return podrunner.Plan(in)
 }
 
-// enforced returns what the container of that name with the highest restart count, or the
-// newest of those, was given last.
+// enforced returns the last resources of the container of that name with the highest restart
+// count, or of the newest among those.
 func (s *State) enforced(name string) *podrunner.Enforced {
 	var c *Container
 	for _, other := range s.Containers {
@@ -108,7 +108,7 @@ func found(c *Container) podrunner.ProbeResults {
 	return podrunner.ProbeResults{Started: c.Startup == Succeeded, StartupFailed: c.Startup == Failed, LivenessFailed: c.Liveness == Failed}
 }
 
-// status returns what pleg would show of s.
+// status returns the status that pleg would produce from s.
 func (s *State) status() *podcache.Status {
 	status := &podcache.Status{UID: s.Pod.UID, Name: s.Pod.Name, Namespace: s.Pod.Namespace, SandboxOf: map[string]string{}}
 	for _, b := range s.Boxes {
@@ -155,7 +155,7 @@ func recordOf(s *State, a podrunner.Actions) *record {
 	return r
 }
 
-// named checks that the actions name what their ids are of.
+// named checks that the names in the actions match their IDs.
 func (r *record) named(s *State, a podrunner.Actions) {
 	check := func(id, name string) {
 		is := s.Pod.Name
@@ -186,7 +186,7 @@ func (r *record) named(s *State, a podrunner.Actions) {
 	}
 }
 
-// grace returns how long a container gets that is killed, in seconds.
+// grace returns the grace period of a container that is killed, in seconds.
 func grace(s *State, k podrunner.Kill) int64 {
 	spec, _ := s.spec(k.Name)
 	var probe *corev1.Probe
@@ -201,7 +201,7 @@ func grace(s *State, k podrunner.Kill) int64 {
 	return lifecycle.StopSeconds(lifecycle.KillGrace(s.Pod, probe))
 }
 
-// carryOut does on the runtime what our plan says.
+// carryOut executes our plan on the runtime.
 func (s *State) carryOut(a podrunner.Actions, b *backoff, fails []string) {
 	s.Restarting = a.Restarting
 	n := &node{s: s, fails: fails, log: newRecord()}
@@ -246,7 +246,7 @@ func (s *State) carryOut(a podrunner.Actions, b *backoff, fails []string) {
 	n.startAll(a, b)
 }
 
-// stopAll stops what the runtime has of the pod.
+// stopAll stops all sandboxes and containers of the pod.
 func (n *node) stopAll() bool {
 	for _, c := range n.s.Containers {
 		if c.State != exited && c.State != created && n.StopContainer(context.Background(), c.ID, 0) != nil {

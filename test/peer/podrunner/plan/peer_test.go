@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // a scenario is short, and leaves nothing
+	debug.SetGCPercent(400) // a scenario is short and retains no memory
 	var flags flag.FlagSet
 	klog.InitFlags(&flags)
 	_ = flags.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"})

@@ -4,22 +4,22 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A deviation is one way in which our plans differ from the kubelet's. Rules are
-// made of deviations: all of them, one after the other, turn what the kubelet does
-// into what ours must do. A fact is explained by the last deviation that changes it.
+// A deviation is one way in which our plans differ from the kubelet's. Rules are made of
+// deviations: all of them in sequence turn the kubelet's actions into ours. The last
+// deviation that changes a fact explains it.
 type deviation struct {
 	judge.Rule[*World]
 
-	// state turns what the kubelet sees into what it would have to see to decide as
-	// ours does. It may be nil. It reports whether it changed anything.
+	// state changes the kubelet's input so that the kubelet decides as our plan does. It may
+	// be nil. It reports whether it changed anything.
 	state func(*State) bool
-	// facts turns what the kubelet does into what ours does. It may be nil. The
-	// state is that of the step, as the deviations have it.
+	// facts changes the kubelet's actions to ours. It may be nil. The state is that of the
+	// step, after the deviations.
 	facts func(*State, judge.Facts)
 }
 
-// predict returns, for one step, what the kubelet does, and then what it would do
-// after each deviation. The last is what ours must do.
+// predict returns, for one step, the kubelet's actions, and then its actions after each
+// deviation. The last must equal ours.
 func (w *World) predict(step int, all []deviation) []judge.Prediction {
 	if w.predicted == nil {
 		w.predicted = map[int][]judge.Prediction{}

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A record is what a side did upon one state.
+// A record is the actions of a side for one state.
 type record struct {
 	stopPod    bool
 	restartAll bool
@@ -26,10 +26,10 @@ type record struct {
 
 	message  map[string]string // of the last Killing event, by container
 	failures []string          // calls that failed
-	misnamed []string          // ids of our actions that go with another name
+	misnamed []string          // IDs in our actions with a wrong name
 }
 
-// A start is a container that was made, or, with an id, one that was started as it was.
+// A start is the creation of a container or, if it has an ID, the start of an existing one.
 type start struct {
 	name, id string
 	attempt  uint32
@@ -40,8 +40,8 @@ type kill struct {
 	grace         int64
 }
 
-// An update is a change of resources: of a container, or, without an id, of the
-// pod's cgroup.
+// An update is a change of the resources of a container or, without an ID, of the pod's
+// cgroup.
 type update struct {
 	id  string
 	res *runtimeapi.LinuxContainerResources
@@ -51,7 +51,7 @@ func newRecord() *record {
 	return &record{kills: map[string]kill{}, message: map[string]string{}, waits: map[string]string{}}
 }
 
-// facts returns what was done upon s, which is as it was before.
+// facts returns the actions for s. s is the state before the actions.
 func (r *record) facts(s *State) judge.Facts {
 	f := judge.Facts{"sandbox": r.sandbox}
 	if r.stopPod {
@@ -96,8 +96,8 @@ func (r *record) startFacts(f judge.Facts) {
 	}
 }
 
-// askersLast reports whether the containers that asked for a restart of all are
-// removed after all others. The rest may be removed in any order.
+// askersLast reports whether the containers that requested a restart of all are removed last.
+// The order of the other removals is arbitrary.
 func (r *record) askersLast(s *State) string {
 	asker := false
 	for _, id := range r.removes {
@@ -110,14 +110,15 @@ func (r *record) askersLast(s *State) string {
 	return "yes"
 }
 
-// isAsker reports whether c is the newest instance of its name for both sides: by its
-// creation, and by its restart count. One that was broken off has not ended for ours.
+// isAsker reports whether c is the newest instance of its name on both sides: by creation
+// time, and by restart count. On our side, an instance whose start was interrupted has not
+// ended.
 func (s *State) isAsker(c *Container) bool {
 	return s.here(c.Name) == c && !brokenOff(c) &&
 		!slices.ContainsFunc(s.Containers, func(other *Container) bool { return other.Name == c.Name && other.Attempt > c.Attempt })
 }
 
-// asks reports whether a rule of c, which has ended, restarts all containers.
+// asks reports whether a restart rule of the terminated container c restarts all containers.
 func asks(s *State, c *Container) bool {
 	spec, _ := s.spec(c.Name)
 	if spec == nil || c.State != exited {

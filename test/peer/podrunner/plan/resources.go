@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// linuxOf returns what a container has that is made now.
+// linuxOf returns the resources of a container that is created now.
 func linuxOf(pod *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerResources {
 	res, _ := podrunner.ContainerResources(pod, c, podrunner.Node{})
 	return &runtimeapi.LinuxContainerResources{
@@ -19,14 +19,14 @@ func linuxOf(pod *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerRes
 	}
 }
 
-// actuated returns what the kubelet recalls of a container that is made now.
+// actuated returns the kubelet's record of the resources of a container that is created now.
 func (s *State) actuated(c *corev1.Container) corev1.ResourceRequirements {
 	res := *c.Resources.DeepCopy()
 	res.Limits = kubeutil.GetLimits(&kubeutil.ResourceOpts{PodResources: s.Pod.Spec.Resources, ContainerResources: &c.Resources})
 	return res
 }
 
-// podCgroup returns what the pod's cgroup is to have.
+// podCgroup returns the desired resources of the pod's cgroup.
 func podCgroup(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	l := cgroups.PodLimits(pod, 100*time.Millisecond)
 	return &runtimeapi.LinuxContainerResources{
@@ -34,8 +34,8 @@ func podCgroup(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	}
 }
 
-// rounded returns res as a runtime on cgroup v2 shows it: memory in whole pages,
-// and shares that were a weight meanwhile.
+// rounded returns res as a runtime with cgroup v2 reports it: memory in whole pages, and CPU
+// shares after conversion to a weight and back.
 func rounded(res *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
 	weight := 1 + (res.GetCpuShares()-2)*9999/262142
 	return &runtimeapi.LinuxContainerResources{

@@ -14,7 +14,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// since returns the end that the back-off of a container counts from.
+// since returns the end time from which the back-off of a container counts.
 func (s *State) since(name string) time.Time {
 	if c := (&State{Containers: slices.Concat(s.Containers, s.hidden)}).ended(name); c != nil {
 		return c.Finished
@@ -22,7 +22,7 @@ func (s *State) since(name string) time.Time {
 	return time.Time{}
 }
 
-// delays returns the first and the longest delay of the back-off.
+// delays returns the initial and the maximum back-off.
 func (s *State) delays() (initial, longest time.Duration) {
 	if s.MaxDelay == 0 {
 		return lifecycle.DefaultInitialBackoff, lifecycle.DefaultMaxBackoff
@@ -30,14 +30,14 @@ func (s *State) delays() (initial, longest time.Duration) {
 	return min(lifecycle.DefaultInitialBackoff, s.MaxDelay), s.MaxDelay
 }
 
-// delay returns the delay of a container's back-off, and whether it is not over.
+// delay returns the back-off of a container, and whether it is in progress.
 func (s *State) delay(name string) (delay time.Duration, waiting bool) {
 	spec, _ := s.spec(name)
 	b, key := s.kubeletBackoff(), kuberuntime.GetBackoffKey(s.Pod, spec)
 	return b.Get(key), b.IsInBackOffSince(key, s.since(name))
 }
 
-// backOff turns the start of a container into a wait, if its back-off is not over.
+// backOff turns the start of a container into a wait if its back-off is in progress.
 func (s *State) backOff(f judge.Facts, name string) bool {
 	delay, waiting := s.delay(name)
 	if waiting {
@@ -55,7 +55,7 @@ func (s *State) startNow(f judge.Facts, name string, attempt int) {
 	s.renewRetry(f)
 }
 
-// renewRetry renews the time of the next plan after waits were added or taken away.
+// renewRetry recomputes the time of the next plan after waits were added or removed.
 func (s *State) renewRetry(f judge.Facts) {
 	delete(f, "retry")
 	var first time.Duration
@@ -112,15 +112,16 @@ func (s *State) ran(name string) bool {
 	return slices.ContainsFunc(s.Containers, func(c *Container) bool { return c.Name == name && c.State != created })
 }
 
-// changed reports whether a container was made from another definition than ours.
+// changed reports whether a container was created from another definition than the current
+// one.
 func (s *State) changed(c *Container) bool {
 	spec, k := s.spec(c.Name)
 	return k != podrunner.Ephemeral && c.Hash != NoHash && c.From.Image != spec.Image
 }
 
-// housekeeping deletes old entries from the kubelet's back-off, or, if a rule says
-// so, that of one container if ours would: it has been quiet since its last start
-// and the wait after its end.
+// housekeeping deletes old entries from the kubelet's back-off. If a rule demands it, it
+// deletes the entry of one container if our back-off would: no start happened for long enough
+// after its last start and the following wait.
 func (s *State) housekeeping(b *flowcontrol.Backoff, now time.Time, key string, since time.Time, before []Start) {
 	if !s.waitsOut {
 		b.GC()

@@ -50,9 +50,9 @@ func cpuWithMemory() deviation {
 				switch {
 				case !c.Has.Limits.Cpu().IsZero() || f["resize cpu "+c.ID] == "" && f["resize memory "+c.ID] == "":
 				case f["resize memory "+c.ID] == "" && !sameAmounts(c.Has, is, corev1.ResourceMemory):
-					f[nothing] = "yes" // the memory alone: in the kubelet the same call sets the CPU limit
+					f[nothing] = "yes" // memory only: in the kubelet the same call sets the CPU limit
 				case f["resize memory "+c.ID] != "" && spec.Resources.Limits.Cpu().IsZero() && sharesOf(c.Has.Requests) == sharesOf(is.Requests):
-					delete(f, nothing) // the CPU alone: in the kubelet the call for the memory has set it
+					delete(f, nothing) // CPU only: in the kubelet the memory call has set it
 				}
 			}
 		},
@@ -82,8 +82,8 @@ func limitsRemoved() deviation {
 	}
 }
 
-// withoutLimit sets what ours does about a container that the kubelet resizes and whose
-// spec lacks a limit.
+// withoutLimit sets our actions for a container that the kubelet resizes and whose spec lacks
+// a limit.
 func (s *State) withoutLimit(f judge.Facts, c *Container, wanted *runtimeapi.LinuxContainerResources) {
 	memory, cpu, nothing := "resize memory "+c.ID, "resize cpu "+c.ID, "resize nothing "+c.ID
 	if f[memory]+f[cpu]+f[nothing] == "" {
@@ -111,11 +111,11 @@ func sameAmounts(a, b corev1.ResourceRequirements, name corev1.ResourceName) boo
 	return same(a.Requests, b.Requests) && same(a.Limits, b.Limits)
 }
 
-// renewResizeOrder renews the order of resizes after some were added: what shrinks comes
-// before what grows, by what ours has given the containers.
+// renewResizeOrder recomputes the order of resizes after some were added: decreases come
+// before increases, relative to our recorded resources.
 func (s *State) renewResizeOrder(f judge.Facts) {
 	for resource, grows := range map[string]direction{"memory": memoryGrows, "cpu": cpuGrows} {
-		order := map[string]string{} // the directions of what shrinks, stays and grows by the record
+		order := map[string]string{} // directions by our record: decrease, unchanged, increase
 		for _, name := range s.names() {
 			c := s.here(name)
 			if c == nil || f["resize "+resource+" "+c.ID] == "" {
@@ -133,7 +133,7 @@ func (s *State) renewResizeOrder(f judge.Facts) {
 	}
 }
 
-// podWanted returns what the kubelet's cgroup of the pod is to have.
+// podWanted returns the resources that the kubelet sets for the pod's cgroup.
 func (s *State) podWanted() *runtimeapi.LinuxContainerResources {
 	res := cm.ResourceConfigForPod(s.policies, true, uint64(100*time.Millisecond/time.Microsecond), false, kubeletconfig.NoneMemoryReservationPolicy)
 	wanted := &runtimeapi.LinuxContainerResources{}
@@ -193,8 +193,8 @@ func (s *State) limited(name corev1.ResourceName) bool {
 		!slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers), func(c corev1.Container) bool { return !has(c.Resources.Limits) })
 }
 
-// shownAs returns now with the shares and memory that are wanted if it is how a
-// runtime may show those.
+// shownAs returns now with the desired shares and memory if a runtime may report those as
+// now.
 func shownAs(now, wanted *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
 	as := &runtimeapi.LinuxContainerResources{
 		MemoryLimitInBytes: now.GetMemoryLimitInBytes(), CpuQuota: now.GetCpuQuota(), CpuShares: now.GetCpuShares(),
@@ -208,7 +208,7 @@ func shownAs(now, wanted *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxC
 	return as
 }
 
-// podFacts names what ours changes in the pod's cgroup.
+// podFacts adds our changes of the pod's cgroup.
 func (s *State) podFacts(f judge.Facts, wanted *runtimeapi.LinuxContainerResources) {
 	set := func(resource, direction, text string) {
 		if direction == "" {

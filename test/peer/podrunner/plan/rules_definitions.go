@@ -73,12 +73,12 @@ func failedStarts() deviation {
 	}
 }
 
-// brokenOff reports whether c's start was broken off.
+// brokenOff reports whether c's start was interrupted.
 func brokenOff(c *Container) bool {
 	return c.State == exited && c.Reason == "StartError" && strings.HasSuffix(c.Message, "context canceled")
 }
 
-// markBrokenOff makes containers whose start was broken off ones that were only created.
+// markBrokenOff changes containers whose start was interrupted to created ones.
 func (s *State) markBrokenOff() (changed bool) {
 	for _, c := range s.Containers {
 		if brokenOff(c) {
@@ -102,7 +102,7 @@ func startBrokenOff() deviation {
 				if c := s.ended(name); c == nil || !c.brokenOff {
 					continue
 				}
-				if last := s.newest(name); f["wait "+name] != "" { // since the end before
+				if last := s.newest(name); f["wait "+name] != "" { // since the previous end
 					s.startNow(f, name, last.Attempt+1)
 				}
 				if f["start "+name] != "" {
@@ -113,8 +113,8 @@ func startBrokenOff() deviation {
 	}
 }
 
-// backoffKeyDefinition makes the starts before a change of the definition count for
-// another container.
+// backoffKeyDefinition assigns the starts before a change of the definition to another
+// back-off entry.
 func backoffKeyDefinition() deviation {
 	return deviation{
 		Rule: rule("back-off of a changed definition", judge.Deliberate, "The kubelet resets the restart back-off of a container when its image or resources change; this package resets it when anything of its definition changes."),
@@ -126,7 +126,7 @@ func backoffKeyDefinition() deviation {
 	}
 }
 
-// startsOf changes the starts of containers that differ from the spec.
+// startsOf changes the recorded starts of containers whose definition differs from the spec.
 func (s *State) startsOf(differs func(was, is *corev1.Container) bool, change func(*Start, *corev1.Container)) (changed bool) {
 	for i := range s.Starts {
 		st := &s.Starts[i]

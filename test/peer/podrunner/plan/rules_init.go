@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// keeper is a container that keeps the kubelet from ending a pod, or from beginning
-// it again.
+// keeper is the name of an added container that prevents the kubelet from ending or
+// restarting a pod.
 const keeper = "keeper"
 
 // oomKilled is the reason of a container that was OOM killed.
@@ -23,8 +23,8 @@ func (s *State) keep() {
 	c.State = running
 }
 
-// initialized reports whether a regular container proves that all init containers
-// have ended well.
+// initialized reports whether a regular container proves that all init containers have
+// succeeded.
 func (s *State) initialized() bool {
 	return s.usable() && slices.ContainsFunc(s.Pod.Spec.Containers, func(spec corev1.Container) bool {
 		c := s.here(spec.Name)
@@ -38,7 +38,7 @@ func (s *State) forgetKeeper(f judge.Facts) {
 	}
 }
 
-// held reports whether a container runs for which ours lets the pod go on.
+// held reports whether a container is running because of which our plan continues the pod.
 func (s *State) held() bool {
 	return slices.ContainsFunc(slices.Concat(s.Containers, s.hidden), func(c *Container) bool {
 		inPlace := s.isKind(c.Name, podrunner.Regular) && s.here(c.Name) == c
@@ -53,7 +53,7 @@ func straysHold() deviation {
 			if s.current["stop pod"] == "" || s.restartsAll() || !s.usable() || !s.initialized() && !s.pastLastInit() || !s.held() {
 				return false
 			}
-			s.Restarting = false // no container is left that a restart of all waits for
+			s.Restarting = false // the restart of all containers waits for no other container
 			s.keep()
 			return true
 		},
@@ -61,7 +61,7 @@ func straysHold() deviation {
 	}
 }
 
-// pastLastInit reports whether the last init container has completed or, a sidecar,
+// pastLastInit reports whether the last init container has completed or, if it is a sidecar,
 // has started.
 func (s *State) pastLastInit() bool {
 	all := s.Pod.Spec.InitContainers
@@ -79,8 +79,8 @@ func (s *State) pastLastInit() bool {
 	}
 }
 
-// over reports whether every regular container has ended for good, and nothing
-// runs for which the pod goes on.
+// over reports whether every regular container has terminated for good and no running
+// container continues the pod.
 func (s *State) over() bool {
 	if s.held() {
 		return false
@@ -104,7 +104,7 @@ func over() deviation {
 	}
 }
 
-// stop makes ours stop the pod.
+// stop sets our actions that stop the pod.
 func (s *State) stop(f judge.Facts) {
 	forget(f, "start", "wait", "retry", "kill", "restart all", "sandbox", "resize")
 	f["stop pod"] = "yes"
@@ -142,7 +142,7 @@ func pastInitContainers() deviation {
 	}
 }
 
-// goesOn reports whether the pod goes on in its sandbox.
+// goesOn reports whether the pod continues in its sandbox.
 func goesOn(s *State, f judge.Facts) bool {
 	return s.usable() && f["stop pod"] == "" && f["restart all"] == ""
 }

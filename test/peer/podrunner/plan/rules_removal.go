@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// removals is what our plans remove. The kubelet leaves that to another manager.
+// removals sets the removals of our plans. In the kubelet, another manager does these.
 func removals() deviation {
 	return deviation{
 		Rule: rule("dead containers", judge.Deliberate, "The kubelet removes init containers that have ended, and leaves other dead containers and sandboxes to its garbage collection. A plan of this package removes all dead instances of a container except the two newest. It also removes replaced sandboxes without containers."),
@@ -53,8 +53,8 @@ func removals() deviation {
 	}
 }
 
-// replacesUnstarted reports whether ours removes c, which never ran, because another
-// one is made in its place.
+// replacesUnstarted reports whether our plan removes c, which never ran, because it creates a
+// replacement.
 func (s *State) replacesUnstarted(c *Container, f judge.Facts) bool {
 	return s.usable() && c.State == created && (c.brokenOff || s.changed(c)) && f["start "+c.Name] != ""
 }

@@ -22,8 +22,8 @@ func (s *State) resizable() (all []*Container) {
 	return all
 }
 
-// resized makes the kubelet take a container's resources for those of the spec, and
-// reports whether they were others.
+// resized makes the kubelet's record of a container's resources equal to the spec, and
+// reports whether they differed.
 func (s *State) resized(c *Container) bool {
 	spec, _ := s.spec(c.Name)
 	return c.takenFor(s.actuated(spec))
@@ -62,7 +62,7 @@ func classChange() deviation {
 	}
 }
 
-// sameClass reports whether the pod stays in its QoS class.
+// sameClass reports whether the pod keeps its QoS class.
 func (s *State) sameClass() bool {
 	return podspec.QOSClass(s.policies) == podspec.QOSClassOfSpec(s.policies)
 }
@@ -85,7 +85,7 @@ func podLevelLimitsLate() deviation {
 			if !slices.ContainsFunc(s.resizable(), lacks) {
 				return false
 			}
-			s.PodHas = &corev1.ResourceRequirements{Requests: s.PodHas.Requests} // each container has the pod's limits that it was given
+			s.PodHas = &corev1.ResourceRequirements{Requests: s.PodHas.Requests} // each container has its share of the pod's limits
 			return true
 		},
 	}
@@ -130,8 +130,9 @@ func podLevelShares() deviation {
 	}
 }
 
-// resizedToFewestShares reports whether the kubelet has resized a container that requests
-// no CPU, of which it recalls a request of zero, and the container has the limit of its spec.
+// resizedToFewestShares reports whether the kubelet has resized a container without a CPU
+// request, for which it recorded a request of zero, and the container has the limit of its
+// spec.
 func (s *State) resizedToFewestShares(c *Container) bool {
 	spec, _ := s.spec(c.Name)
 	_, asks := spec.Resources.Requests[corev1.ResourceCPU]

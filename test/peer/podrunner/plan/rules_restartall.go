@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// restartsAll reports whether ours restarts all containers.
+// restartsAll reports whether our plan restarts all containers.
 func (s *State) restartsAll() bool {
 	asked, left := s.Restarting, false
 	for _, name := range s.names() {
@@ -19,7 +19,7 @@ func (s *State) restartsAll() bool {
 	return asked && left && !s.notRestarting
 }
 
-// asker returns the first container of the spec that asks for a restart of all.
+// asker returns the first container of the spec that requests a restart of all containers.
 func (s *State) asker() *Container {
 	for _, name := range s.names() {
 		if c := s.newest(name); c != nil && asks(s, c) && !s.isKind(name, podrunner.Ephemeral) {

@@ -15,10 +15,10 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// killed is the exit code of a container whose end was not seen.
+// killed is the exit code of a container whose end was not observed.
 const killed = 137
 
-// usable reports whether the newest sandbox goes on.
+// usable reports whether the newest sandbox continues to be used.
 func (s *State) usable() bool {
 	b := s.box()
 	ready := 0
@@ -31,8 +31,8 @@ func (s *State) usable() bool {
 		(b.NoLinux || b.Host == s.Pod.Spec.HostNetwork)
 }
 
-// outcome returns how a container ended, as far as ours is concerned: one that
-// runs in a sandbox that is not in use counts as killed.
+// outcome returns a container's exit code for our plan: a container that runs in an unused
+// sandbox counts as killed.
 func (s *State) outcome(c *Container) (code int32, ended bool) {
 	switch {
 	case c == nil || c.was == nil || c.State == created:
@@ -44,7 +44,7 @@ func (s *State) outcome(c *Container) (code int32, ended bool) {
 	}
 }
 
-// done reports whether a container has ended or fails a probe, and is not started again.
+// done reports whether a container has terminated or fails a probe, and is not restarted.
 func (s *State) done(spec *corev1.Container) bool {
 	c := s.here(spec.Name)
 	if s.fails(c) || s.Pod.DeletionTimestamp != nil && s.usable() && (c == nil || c.State != running) {
@@ -54,7 +54,7 @@ func (s *State) done(spec *corev1.Container) bool {
 	return ended && !s.restarts(spec.Name, code)
 }
 
-// fails reports whether c runs and fails a probe, and is not restarted for that.
+// fails reports whether c is running and fails a probe, and is not restarted because of it.
 func (s *State) fails(c *Container) bool {
 	if c == nil || !s.usable() || s.here(c.Name) != c || c.State != running || s.changed(c) {
 		return false
@@ -63,7 +63,7 @@ func (s *State) fails(c *Container) bool {
 	return (spec.LivenessProbe != nil && c.Liveness == Failed || spec.StartupProbe != nil && c.Startup == Failed) && !s.comesAgain(c.Name)
 }
 
-// comesAgain reports whether a container is restarted of which there is no exit code.
+// comesAgain reports whether a container without a known exit code is restarted.
 func (s *State) comesAgain(name string) bool {
 	spec, _ := (&State{Pod: s.policies}).spec(name)
 	if spec.RestartPolicy != nil {
@@ -72,7 +72,7 @@ func (s *State) comesAgain(name string) bool {
 	return s.policies.Spec.RestartPolicy != corev1.RestartPolicyNever
 }
 
-// restarts reports whether the pod's policies and rules start a container again.
+// restarts reports whether the pod's restart policies and rules restart a container.
 func (s *State) restarts(name string, code int32) bool {
 	spec, _ := (&State{Pod: s.policies}).spec(name)
 	return podspec.ShouldRestart(s.policies, spec, code)
@@ -92,7 +92,8 @@ func noNamespaces() deviation {
 	}
 }
 
-// ownPolicies makes the kubelet look at what it should when it makes a sandbox anew.
+// ownPolicies makes the kubelet apply the containers' own restart policies when it replaces a
+// sandbox.
 func ownPolicies() deviation {
 	return deviation{
 		Rule: rule("policies of containers in a new sandbox", judge.KubeletDefect, "When the kubelet creates a pod's sandbox again and the pod has no init containers, it starts a container that has ended and must not restart by its own policy, and does not start a container that must restart by its rules after exit code 0. This package always follows policy and rules."),
@@ -112,13 +113,14 @@ func ownPolicies() deviation {
 	}
 }
 
-// settle makes a container look as the kubelet skips or starts it with OnFailure.
+// settle changes a container so that the kubelet with OnFailure skips or starts it as our
+// plan does.
 func (s *State) settle(spec *corev1.Container) {
 	c := s.newest(spec.Name)
 	if c == nil {
 		return
 	}
-	s.notRestarting = true // by an exit code that it does not have
+	s.notRestarting = true // because of an exit code that the container does not have
 	if s.done(spec) {
 		c.State, c.Code, c.Reason = exited, 0, "Completed"
 	} else if c.State == exited {
@@ -140,8 +142,8 @@ func never() deviation {
 	}
 }
 
-// runOnce makes the kubelet's plan for a new sandbox of a pod with Never one for a
-// pod with OnFailure of which all that has ended has succeeded.
+// runOnce changes the kubelet's input for a new sandbox of a pod with Never: the policy
+// becomes OnFailure, and all terminated containers have succeeded.
 func (s *State) runOnce() bool {
 	if s.usable() || s.restartsAll() || s.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || len(s.Containers) == 0 {
 		return false
@@ -153,7 +155,7 @@ func (s *State) runOnce() bool {
 	return true
 }
 
-// hide removes all instances of a name from the kubelet's sight.
+// hide removes all instances of a name from the kubelet's input.
 func (s *State) hide(name string) {
 	s.Logs[name] = s.newest(name).Attempt + 1
 	for _, c := range s.Containers {
@@ -174,7 +176,7 @@ func (s *State) newestHidden(name string) *Container {
 	return (&State{Containers: s.hidden}).newest(name)
 }
 
-// otherSandbox removes what is not in the sandbox in use from the kubelet's sight.
+// otherSandbox removes everything outside of the current sandbox from the kubelet's input.
 func otherSandbox() deviation {
 	return deviation{
 		Rule: rule("containers of another sandbox", judge.KubeletDefect, "If containers of an earlier sandbox could not be stopped or removed, the kubelet treats them as containers of the current sandbox; this package does not."),
@@ -201,7 +203,7 @@ func otherSandbox() deviation {
 	}
 }
 
-// overAgain is about pods that are over, of which nothing is left to stop.
+// overAgain is about terminated pods in which nothing is left to stop.
 func overAgain() deviation {
 	return deviation{
 		Rule: rule("pod that is over", judge.Deliberate, "The kubelet stops the dead sandboxes of an ended pod in each sync; this package stops them only while a part of the pod runs."),
@@ -213,7 +215,7 @@ func overAgain() deviation {
 	}
 }
 
-// runs reports whether anything of the pod runs or may run.
+// runs reports whether anything of the pod is running or in an unknown state.
 func (s *State) runs() bool {
 	return slices.ContainsFunc(s.Boxes, func(b *Box) bool { return b.Ready }) || slices.ContainsFunc(s.Containers, live) || slices.ContainsFunc(s.hidden, live)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// drawRuntime draws what the runtime has of a pod that has been there for a while.
+// drawRuntime draws the runtime's objects of a pod that has existed for a while.
 func drawRuntime(d *judge.Draw, s *State) {
 	now := s.Now
 	s.Now = now.Add(-time.Hour)
@@ -47,14 +47,14 @@ func drawBox(d *judge.Draw, s *State, attempt uint32) {
 	s.Now = s.Now.Add(time.Second)
 }
 
-// drawInstances draws instances of containers in the newest sandbox. Init
-// containers come first, as in life, but any of them may be missing.
+// drawInstances draws instances of containers in the newest sandbox. Init containers come
+// first, as in reality, but any of them can be missing.
 func drawInstances(d *judge.Draw, s *State) {
 	var names []string
 	for i := range s.Pod.Spec.InitContainers {
 		names = append(names, s.Pod.Spec.InitContainers[i].Name)
 	}
-	life := d.Chance(60) // as after a plan: what begins later has not begun
+	life := d.Chance(60) // realistic: containers that start later have not started
 	for i := range s.Pod.Spec.Containers {
 		names = append(names, s.Pod.Spec.Containers[i].Name)
 	}
@@ -96,7 +96,7 @@ func drawInstance(d *judge.Draw, s *State, name string, life bool) {
 		c.Name, c.From.Name = name, name
 	}
 	if d.Chance(4) {
-		c.Created = c.Created.Add(-10 * time.Minute) // the clock was set meanwhile
+		c.Created = c.Created.Add(-10 * time.Minute) // the clock was set in between
 	}
 	if d.Chance(6) {
 		c.From.Image = "image:0"
@@ -119,7 +119,7 @@ func drawInstance(d *judge.Draw, s *State, name string, life bool) {
 	}
 }
 
-// drawLife draws what has become of a container.
+// drawLife draws the state of a container.
 func drawLife(d *judge.Draw, s *State, c *Container, life bool) {
 	if d.Chance(6) {
 		return // created
@@ -150,7 +150,7 @@ func drawProbes(d *judge.Draw, c *Container) {
 	}
 }
 
-// An exit is how a container ends.
+// An exit is the result of a container.
 type exit struct {
 	code            int32
 	reason, message string

@@ -13,34 +13,36 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A State is what a plan is made from: the pod and what the runtime has of it.
-// Both sides read the same State, each by its own means.
+// A State is the input of a plan: the pod and its objects in the runtime. Both sides read the
+// same State in their own formats.
 type State struct {
 	Now time.Time
 	Pod *corev1.Pod
-	// Boxes and Containers are in the order in which the runtime made them.
+	// Boxes and Containers are in the order of creation.
 	Boxes      []*Box
 	Containers []*Container
-	// Logs are the restart counts that the log folder shows, by container.
+	// Logs is the restart counts according to the log directory, by container.
 	Logs map[string]int
-	// Starts are the starts since the agent began that count for the back-off.
+	// Starts is the starts since the start of the agent that count for the back-off.
 	Starts []Start
-	// BoxStarts are the sandboxes made since then in place of another.
+	// BoxStarts is the replacements of sandboxes since then.
 	BoxStarts []Start
-	// MaxDelay is the longest delay of the back-off, if it is configured.
+	// MaxDelay is the maximum back-off, if configured.
 	MaxDelay time.Duration
 	// Restarting is the pod's condition AllContainersRestarting.
 	Restarting bool
-	// Used is the memory in use by each container.
+	// Used is the memory usage of each container.
 	Used int64
-	// Cgroup is what the pod's cgroup has, and PodHas what the kubelet made it from.
+	// Cgroup is the resources of the pod's cgroup. PodHas is the spec from which the kubelet
+	// computed them.
 	Cgroup *runtimeapi.LinuxContainerResources
 	PodHas *corev1.ResourceRequirements
-	// Made counts the objects made, for their names.
+	// Made is the number of created objects. Names are derived from it.
 	Made int
 
-	// The rest is for rules: whether exit codes ask for no restart of all containers, what the kubelet is
-	// not shown, the pod as it was, and what the kubelet does.
+	// The remaining fields are for rules: whether exit codes request no restart of all
+	// containers, objects hidden from the kubelet, the original pod, and the kubelet's
+	// actions.
 	notRestarting, waitsOut, restartAllWaits bool
 	hidden                                   []*Container
 	policies                                 *corev1.Pod
@@ -54,8 +56,8 @@ type Box struct {
 	Attempt uint32
 	Ready   bool
 	Host    bool // it is in the host's network
-	NoLinux bool // the runtime does not tell namespaces
-	Network bool // the runtime tells addresses
+	NoLinux bool // the runtime does not report namespaces
+	Network bool // the runtime reports addresses
 	IP      string
 	Created time.Time
 }
@@ -64,7 +66,7 @@ type Box struct {
 type Container struct {
 	ID, Name, Box   string
 	Attempt         int
-	From            corev1.Container // the definition that it was made from
+	From            corev1.Container // the definition from which it was created
 	Hash            Hash
 	State           runtimeapi.ContainerState
 	Code            int32
@@ -72,18 +74,18 @@ type Container struct {
 
 	Created, Started, Finished time.Time
 
-	// Linux is what its cgroup has, and Has what both sides recall that it was given.
+	// Linux is its resources in the cgroup. Has is the recorded resources on both sides.
 	Linux *runtimeapi.LinuxContainerResources
 	Has   corev1.ResourceRequirements
 
 	Startup, Liveness Found
-	// brokenOff is set by a rule: its start was interrupted.
+	// brokenOff is set by a rule if its start was interrupted.
 	brokenOff bool
-	// was is how it was before the rules.
+	// was is its state before the rules.
 	was *Container
 }
 
-// Hash is which agent's hash of the definition a container carries.
+// Hash is the agent that computed the definition's hash on a container.
 type Hash uint8
 
 // Hashes.
@@ -93,10 +95,10 @@ const (
 	NoHash
 )
 
-// Found is what probes found of a container.
+// Found is the probe result of a container.
 type Found uint8
 
-// Findings. The simplest is that the probe succeeded.
+// Probe results. The simplest is success.
 const (
 	Succeeded Found = iota
 	Failed
@@ -108,10 +110,10 @@ const (
 type Start struct {
 	From      corev1.Container
 	Since, At time.Time
-	Failed    bool // the container could not be made
+	Failed    bool // creating the container failed
 }
 
-// clone returns a copy that shares nothing that is ever modified.
+// clone returns a copy. The copy shares only data that is never modified.
 func (s *State) clone() *State {
 	c := *s
 	c.Pod = s.Pod.DeepCopy()
@@ -128,7 +130,7 @@ func (s *State) clone() *State {
 	return &c
 }
 
-// box returns the newest sandbox, nil if there is none.
+// box returns the newest sandbox, or nil if no sandbox exists.
 func (s *State) box() *Box {
 	boxes := s.boxes()
 	if len(boxes) == 0 {
@@ -144,7 +146,7 @@ func (s *State) boxes() []*Box {
 	return boxes
 }
 
-// newest returns the container of that name that was made last.
+// newest returns the container of that name that was created last.
 func (s *State) newest(name string) *Container {
 	var last *Container
 	for _, c := range s.Containers {
@@ -163,8 +165,8 @@ func (s *State) container(id string) *Container {
 	return s.Containers[i]
 }
 
-// ended returns the container of that name that was made last of those that have ended,
-// also one whose start was broken off.
+// ended returns the terminated container of that name that was created last, including one
+// whose start was interrupted.
 func (s *State) ended(name string) *Container {
 	var last *Container
 	for _, c := range s.Containers {
@@ -182,7 +184,7 @@ const (
 	unknownState = runtimeapi.ContainerState_CONTAINER_UNKNOWN
 )
 
-// A kind is what a container is to its pod.
+// A kind is the role of a container in its pod.
 type kind = podrunner.ContainerKind
 
 // spec returns the container of that name in the pod's spec, nil if it has none.

@@ -10,8 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// String describes the world: the pod, the states that the plans were made from,
-// and what happened before each.
+// String describes the world: the pod, the input of each plan, and the events before each.
 func (w *World) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -11,19 +11,17 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A change is a change of one resource, of a container or, without an id, of the
-// pod's cgroup.
+// A change is a change of one resource of a container or, without an ID, of the pod's cgroup.
 type change struct {
-	id, direction string // + where it grows, - where it shrinks
+	id, direction string // + for an increase, - for a decrease
 }
 
-// updateFacts names what has changed when all calls were made, and calls that change
-// nothing. Of the order only the direction is a fact: what shrinks makes room for
-// what grows.
+// updateFacts adds the changes after all calls, and calls that change nothing. Only the
+// direction determines the order: decreases make room for increases.
 func (r *record) updateFacts(f judge.Facts, s *State) {
 	was := map[string]*runtimeapi.LinuxContainerResources{"": s.Cgroup}
 	now := map[string]*runtimeapi.LinuxContainerResources{"": s.Cgroup}
-	var memory, cpu []string // whose changes, each where it was changed last
+	var memory, cpu []string // changes by object, each at the position of its last change
 	for _, u := range r.updates {
 		if was[u.id] == nil {
 			was[u.id], now[u.id] = s.container(u.id).Linux, s.container(u.id).Linux
@@ -62,8 +60,8 @@ func without(ids []string, id string) []string {
 	return slices.DeleteFunc(ids, func(other string) bool { return other == id })
 }
 
-// A direction is "+" where a resource grows, "-" where it shrinks, and empty where
-// it stays.
+// A direction returns "+" if a resource increases, "-" if it decreases, and "" if it does not
+// change.
 type direction func(before, after *runtimeapi.LinuxContainerResources) string
 
 func name(id string) string { return cmp.Or(id, "pod") }
@@ -83,8 +81,8 @@ func limitText(limit int64) string {
 	return fmt.Sprint(limit)
 }
 
-// orderFacts names in which order one resource is changed. It does not for a pod
-// of which one figure grows and another one shrinks.
+// orderFacts adds the order in which one resource is changed. It adds nothing for a pod of
+// which one value increases and another decreases.
 func orderFacts(f judge.Facts, resource string, changes []change) {
 	isPod := func(c change) bool { return c.id == "" }
 	var containers []string
@@ -112,7 +110,7 @@ func orderFacts(f judge.Facts, resource string, changes []change) {
 	}
 }
 
-// grows returns the direction of a change; no limit is the most.
+// grows returns the direction of a change. No limit is the highest value.
 func grows(before, after int64) string {
 	switch {
 	case max(before, 0) == max(after, 0):
@@ -128,7 +126,7 @@ func memoryGrows(before, after *runtimeapi.LinuxContainerResources) string {
 	return grows(before.GetMemoryLimitInBytes(), after.GetMemoryLimitInBytes())
 }
 
-// cpuGrows returns the direction of the limit, or else of the shares.
+// cpuGrows returns the direction of the limit or, if it does not change, of the shares.
 func cpuGrows(before, after *runtimeapi.LinuxContainerResources) string {
 	return cmp.Or(grows(before.GetCpuQuota(), after.GetCpuQuota()), grows(before.GetCpuShares(), after.GetCpuShares()))
 }

@@ -29,7 +29,7 @@ func (s *State) names() (names []string) {
 	return names
 }
 
-// order renews the order of the starts after some were added or taken away.
+// order recomputes the order of the starts after some were added or removed.
 func order(s *State, f judge.Facts) {
 	var starts []string
 	for _, name := range s.names() {
@@ -54,7 +54,7 @@ func forget(f judge.Facts, prefixes ...string) {
 	}
 }
 
-// live reports whether c runs or may run, whatever the rules have made of it.
+// live reports whether c was running or in an unknown state before the rules changed it.
 func live(c *Container) bool {
 	if c.was != nil {
 		c = c.was
@@ -73,5 +73,5 @@ func (s *State) inSpec(name string) bool {
 	return spec != nil
 }
 
-// newSandbox reports whether the kubelet's plan needs another sandbox.
+// newSandbox reports whether the kubelet's plan creates another sandbox.
 func newSandbox(f judge.Facts) bool { return f["sandbox"] != "" }

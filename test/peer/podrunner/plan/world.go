@@ -11,19 +11,20 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A World is a pod, what the runtime has of it at first, and what happens in each
-// step before the plans are made.
+// A World is a pod, its initial objects in the runtime, and the events in each step before
+// the plans.
 type World struct {
 	First *State
 	Steps []Step
-	// Ours is set where our plans are carried out, the kubelet's are otherwise.
+	// Ours is set if our plans are executed. Otherwise the kubelet's are.
 	Ours bool
-	// Without is what nobody keeps: back-off, probes or attempts. Our side gets no
-	// function for it, and the kubelet finds nothing of it.
+	// Without is the records that the agent lacks: back-off, probes or attempts. Our side
+	// gets a nil function for it, and the kubelet an empty record.
 	Without string
 
-	// seen is what each step's plans were made from, did what the kubelet did upon it,
-	// and plan what it does upon any state. The kubelet's side sets them, for the rules.
+	// seen is the input of each step's plans, did the kubelet's actions for it, and plan a
+	// function that returns the kubelet's actions for any state. The kubelet's side sets them
+	// for the rules.
 	seen []*State
 	did  []judge.Facts
 	plan func(*State) judge.Facts
@@ -31,14 +32,14 @@ type World struct {
 	predicted map[int][]judge.Prediction
 }
 
-// What may be kept by nobody.
+// Records that an agent can lack.
 const (
 	withoutBackoff  = "back-off"
 	withoutProbes   = "probes"
 	withoutAttempts = "attempts"
 )
 
-// A Step is what happens before a plan, and which calls fail when it is carried out.
+// A Step is the events before a plan, and the calls that fail during its execution.
 type Step struct {
 	After  time.Duration
 	Events []Event
@@ -170,7 +171,7 @@ func drawResources(d *judge.Draw) (r corev1.ResourceRequirements) {
 	if d.Chance(40) {
 		set(&r.Limits, corev1.ResourceMemory, judge.Pick(d, "64Mi", "128Mi", "100M"))
 	}
-	for name, limit := range r.Limits { // as the API's defaults have it
+	for name, limit := range r.Limits { // like the defaults of the API
 		if _, asked := r.Requests[name]; !asked {
 			set(&r.Requests, name, limit.String())
 		}
@@ -178,8 +179,7 @@ func drawResources(d *judge.Draw) (r corev1.ResourceRequirements) {
 	return r
 }
 
-// drawPodResources draws resources of the pod as a whole: more than its containers
-// can ask for.
+// drawPodResources draws pod-level resources. They are larger than those of all containers.
 func drawPodResources(d *judge.Draw) corev1.ResourceRequirements {
 	list := func(cpu, memory string) corev1.ResourceList {
 		list := corev1.ResourceList{}
@@ -208,8 +208,8 @@ func drawStep(d *judge.Draw, pod *corev1.Pod) (step Step) {
 	return step
 }
 
-// drawInitialization draws an init container that fails again and again, so that it
-// backs off, while the sidecars before it are resized.
+// drawInitialization draws an init container that fails repeatedly and backs off while the
+// sidecars before it are resized.
 func drawInitialization(d *judge.Draw) (steps []Step) {
 	for range d.Between(3, 6) {
 		steps = append(steps, Step{
@@ -223,7 +223,7 @@ func drawInitialization(d *judge.Draw) (steps []Step) {
 // drawFailure draws a call that fails.
 func drawFailure(d *judge.Draw, pod *corev1.Pod) string {
 	call := judge.Pick(d, "RunPodSandbox", "StopPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "RemoveContainer", "UpdateContainerResources")
-	if call == "RunPodSandbox" || call == "StopPodSandbox" || call == "StopContainer" { // of several the kubelet stops any first
+	if call == "RunPodSandbox" || call == "StopPodSandbox" || call == "StopContainer" { // the kubelet stops several objects in random order
 		return call
 	}
 	var names []string

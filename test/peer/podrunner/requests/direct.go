@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// direct makes the configurations of one turn without a Runner: the containers that
-// the kubelet would start, in its order.
+// direct makes the configurations of one sync without a Runner: for the containers that the
+// kubelet would start, in its order.
 func (o *ours) direct(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	node := o.node(t)

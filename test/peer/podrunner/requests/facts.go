@@ -18,7 +18,7 @@ import (
 
 // A recorder makes facts of the requests of one step.
 type recorder struct {
-	root   string // of the files, which facts name $ROOT
+	root   string // of the files; facts contain $ROOT instead
 	direct bool   // see world.Direct
 
 	mu     sync.Mutex
@@ -26,8 +26,8 @@ type recorder struct {
 	calls  []string
 	events map[string][]string // by reason
 	pulls  map[string]int
-	made   map[string]string                       // the newest sandbox's configuration
-	others map[string]*runtimeapi.PodSandboxConfig // those that went with other requests
+	made   map[string]string                       // configuration of the newest sandbox
+	others map[string]*runtimeapi.PodSandboxConfig // sandbox configurations in other requests
 }
 
 // begin starts a step.
@@ -47,7 +47,8 @@ func (r *recorder) end() judge.Facts {
 		r.sandboxOf(name, config)
 	}
 	for reason, messages := range r.events {
-		// Those about pulls that succeed have times, those about ends are the plan's.
+		// Events about successful pulls contain durations, and events about kills belong to
+		// package plan.
 		if slices.Contains([]string{"Pulling", "Pulled", "BackOff", "Killing"}, reason) {
 			continue
 		}
@@ -55,7 +56,7 @@ func (r *recorder) end() judge.Facts {
 		r.facts["event "+reason] = strings.Join(slices.Compact(messages), " | ")
 	}
 	if r.direct {
-		// Our side records no events, pulls nothing and writes no files.
+		// A direct world records no events, pulls nothing and writes no files on our side.
 		maps.DeleteFunc(r.facts, func(name, _ string) bool {
 			return name != "event FailedCreatePodSandBox" && !slices.Contains([]string{"create", "sandbox", "container", "calls"}, strings.FieldsFunc(name, func(r rune) bool { return r == ' ' || r == '/' })[0])
 		})
@@ -74,8 +75,8 @@ func (r *recorder) put(name, value string) {
 	r.facts[name] = strings.ReplaceAll(value, r.root, "$ROOT")
 }
 
-// link makes a fact of a link to a container's log. The restart count in the name is
-// left out: it is part of the container's ID.
+// link adds a fact about a link to a container's log. It omits the restart count in the name,
+// which is part of the container's ID.
 func (r *recorder) link(log, name string) {
 	if r.direct {
 		return
@@ -112,8 +113,8 @@ func (r *recorder) sandbox(config *runtimeapi.PodSandboxConfig) {
 	maps.Copy(r.facts, r.made)
 }
 
-// sandboxOf makes a fact of each field in which a configuration that goes with
-// another request differs from that of the sandbox.
+// sandboxOf adds a fact for each field in which the sandbox configuration of another request
+// differs from that of the sandbox.
 func (r *recorder) sandboxOf(name string, config *runtimeapi.PodSandboxConfig) {
 	now := map[string]string{}
 	r.flatten(now, "sandbox", generic(sorted(config)))
@@ -129,8 +130,8 @@ func (r *recorder) sandboxOf(name string, config *runtimeapi.PodSandboxConfig) {
 	}
 }
 
-// sorted returns the configuration with its resolver options in order: the
-// kubelet's have none.
+// sorted returns the configuration with sorted resolver options, because the kubelet's have
+// no order.
 func sorted(config *runtimeapi.PodSandboxConfig) *runtimeapi.PodSandboxConfig {
 	if config.GetDnsConfig() != nil {
 		slices.Sort(config.DnsConfig.Options)
@@ -138,8 +139,8 @@ func sorted(config *runtimeapi.PodSandboxConfig) *runtimeapi.PodSandboxConfig {
 	return config
 }
 
-// container makes facts of a container's configuration. Variables have no order in
-// the kubelet, and mounts are named by their places.
+// container adds facts about a container's configuration. Environment variables have no order
+// in the kubelet, and mounts are named by their container paths.
 func (r *recorder) container(name string, config *runtimeapi.ContainerConfig, box *runtimeapi.PodSandboxConfig) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,8 +164,7 @@ func (r *recorder) container(name string, config *runtimeapi.ContainerConfig, bo
 	r.others[name] = box
 }
 
-// update records a change of resources: of several of one object in one step what
-// they come to.
+// update records a change of resources. Several changes of one object in one step are merged.
 func (r *recorder) update(name string, message any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +174,7 @@ func (r *recorder) update(name string, message any) {
 	r.flatten(r.facts, "update "+name, generic(message))
 }
 
-// pull records a pull. Those of one image with one user are numbered.
+// pull records a pull. Pulls of one image with the same credentials are numbered.
 func (r *recorder) pull(spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, config *runtimeapi.PodSandboxConfig) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,7 +186,7 @@ func (r *recorder) pull(spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig,
 	r.others[name] = config
 }
 
-// generic returns a message as JSON has it: without empty fields.
+// generic converts a message to its JSON form, without empty fields.
 func generic(message any) (v any) {
 	text, err := json.Marshal(message)
 	if err != nil {

@@ -35,16 +35,16 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// backoff is the kubelet's of containers.
+// The kubelet's container back-off.
 const (
 	firstBackoff = 10 * time.Second
 	mostBackoff  = 5 * time.Minute
-	// between two turns everything has backed off.
+	// all back-offs have ended after this time
 	between = 20 * time.Minute
 )
 
-// theKubelet plays the kubelet's side: its runtime manager with its own helper, a
-// Kubelet of which only the fields are set that requests are made from.
+// theKubelet plays the kubelet's side: its runtime manager with a Kubelet as helper. Only
+// those fields of the Kubelet are set that influence requests.
 type theKubelet struct {
 	*player
 	kubelet *kubelet.Kubelet
@@ -65,11 +65,11 @@ func playKubelet(t *testing.T, w *world) []judge.Facts {
 	return p.play(t, k.turn)
 }
 
-// setMachine has the kubelet's packages find the world's machine.
+// setMachine makes the kubelet's packages use the world's machine.
 func setMachine(t *testing.T, n node) {
 	t.Helper()
 	isCgroup2UnifiedMode = func() bool { return n.CgroupV2 }
-	cgroups.HugePageSizes() // which reads those of this machine once
+	cgroups.HugePageSizes() // reads the page sizes of the real machine once, before they are replaced
 	hugePageSizes = n.HugePages
 	selinux.GetEnabled()
 	seLinux.enabledSet, seLinux.enabled = true, n.SELinux
@@ -180,7 +180,7 @@ func (k *theKubelet) manager(t *testing.T) {
 	k.runtime = manager
 }
 
-// turn is what the kubelet does for a pod in each turn once its volumes are there.
+// turn does what the kubelet does in each sync of a pod after its volumes are mounted.
 func (k *theKubelet) turn(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	ctx := klog.NewContext(k.ctx(t), logr.Discard())
@@ -192,7 +192,7 @@ func (k *theKubelet) turn(t *testing.T, pod *corev1.Pod) {
 	}
 	status, err := k.runtime.GetPodStatus(ctx, running)
 	require.NoError(t, err)
-	// As the kubelet does with the status that it has just made for the API.
+	// As the kubelet does with the API status that it has just generated.
 	status.IPs = sortPodIPs(k.kubelet, status.IPs)
 	if pod.Spec.HostNetwork {
 		status.IPs = k.world.Node.IPs

@@ -36,7 +36,7 @@ import (
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 )
 
-// helper is the Kubelet as the runtime manager's helper, without what needs more
+// helper is the Kubelet as the runtime manager's helper, without the methods that need more
 // of it.
 type helper struct{ *kubelet.Kubelet }
 
@@ -45,7 +45,7 @@ func (helper) UnprepareDynamicResources(context.Context, *corev1.Pod) error { re
 func (helper) RequestPodReinspect(types.UID)                                {}
 func (helper) OnPodSandboxReady(context.Context, *corev1.Pod) error         { return nil }
 
-// PodCPUAndMemoryStats returns that nothing is in use.
+// PodCPUAndMemoryStats returns a usage of zero.
 func (helper) PodCPUAndMemoryStats(_ context.Context, pod *corev1.Pod, _ *kubecontainer.PodStatus) (*statsapi.PodStats, error) {
 	stats := &statsapi.PodStats{Memory: &statsapi.MemoryStats{UsageBytes: new(uint64)}}
 	for i := range pod.Spec.Containers {
@@ -105,7 +105,7 @@ func (containers) InternalContainerLifecycle() cm.InternalContainerLifecycle {
 	return cm.NewStubContainerManager().InternalContainerLifecycle()
 }
 
-// podCgroup is the pod's cgroup: its name is the kubelet's own, its limits are in
+// podCgroup is the pod's cgroup: the kubelet's own functions name it, its limits are in
 // memory.
 type podCgroup struct {
 	cm.PodContainerManager
@@ -170,7 +170,7 @@ func (p *podCgroup) SetPodCgroupConfig(_ klog.Logger, _ *corev1.Pod, c *cm.Resou
 
 func (p *podCgroup) GetPodCgroupMemoryUsage(*corev1.Pod) (uint64, error) { return 0, nil }
 
-// mounted is the volume manager: all volumes of the pod are there.
+// mounted is a volume manager that has mounted all volumes of the pod.
 type mounted struct {
 	volumemanager.VolumeManager
 	world *world
@@ -227,7 +227,7 @@ type block struct {
 
 func (b block) GetPodDeviceMapPath() (dir, name string) { return filepath.Split(blockDevice(b.root)) }
 
-// subPaths prepares nothing, and returns the paths that bind mounts would be at.
+// subPaths prepares nothing, and returns the paths of the bind mounts.
 type subPaths struct{ root string }
 
 func (subPaths) CleanSubPaths(string, string) error            { return nil }
@@ -241,8 +241,8 @@ func (s subPaths) PrepareSafeSubpath(p subpath.Subpath) (string, func(), error) 
 	return path, nil, err
 }
 
-// preparedSubPath is the host path of a part of a volume. Of one called "part" the
-// preparation fails.
+// preparedSubPath returns the host path of a subPath. The preparation of a subPath named
+// "part" fails.
 func preparedSubPath(root, container, volume string, index int, part string) (string, error) {
 	if part == "part" && container == "main-2" {
 		return "", errors.New("a link leads out of the volume")
@@ -319,8 +319,8 @@ func (c runtimeClasses) Get(name string) (*nodev1.RuntimeClass, error) {
 	return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: handler}, nil
 }
 
-// userIDs is the Kubelet as the manager of user IDs sees it, without the machine's
-// own ranges.
+// userIDs is the Kubelet in the role that the user namespace manager needs, without the ID
+// ranges of the real machine.
 type userIDs struct{ *kubelet.Kubelet }
 
 func (userIDs) GetKubeletMappings(klog.Logger, uint32) (first, length uint32, err error) {
@@ -346,7 +346,7 @@ type pulling struct{}
 func (pulling) RecordImageStartedPulling(types.UID)  {}
 func (pulling) RecordImageFinishedPulling(types.UID) {}
 
-// machineFiles are files, but for the links in /var/log/containers.
+// machineFiles are real files, except for the links in /var/log/containers.
 type machineFiles struct {
 	kubecontainer.RealOS
 	facts *recorder

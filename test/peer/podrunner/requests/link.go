@@ -13,7 +13,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// What the kubelet's packages do not export.
+// Unexported parts of the kubelet's packages.
 
 //go:linkname newRuntimeState k8s.io/kubernetes/pkg/kubelet.newRuntimeState
 func newRuntimeState(time.Duration) unsafe.Pointer
@@ -59,7 +59,7 @@ func setField(target any, name string, value any) {
 	reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem().Set(reflect.ValueOf(value))
 }
 
-// setPointer does the same for a pointer to a type that is not exported.
+// setPointer is setField for a pointer to an unexported type.
 func setPointer(target any, name string, value unsafe.Pointer) {
 	field := reflect.ValueOf(target).Elem().FieldByName(name)
 	*(*unsafe.Pointer)(unsafe.Pointer(field.UnsafeAddr())) = value

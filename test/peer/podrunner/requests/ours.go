@@ -78,7 +78,7 @@ func (o *ours) newRunner(t *testing.T) *podrunner.Runner {
 	return runner
 }
 
-// turn plays one turn of the pod. A pod that the Runner refuses is not started.
+// turn syncs the pod once. A pod that the Runner rejects is not started.
 func (o *ours) turn(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	if err := o.runner.Unsupported(pod); err != nil {
@@ -95,7 +95,7 @@ func (o *ours) turn(t *testing.T, pod *corev1.Pod) {
 
 func (o *ours) links() string { return filepath.Join(o.root, "links") }
 
-// takeLinks makes facts of the new links to logs, and removes them.
+// takeLinks adds facts about the new links to logs, and removes the links.
 func (o *ours) takeLinks(t *testing.T) {
 	t.Helper()
 	links, err := os.ReadDir(o.links())
@@ -111,7 +111,7 @@ func (o *ours) takeLinks(t *testing.T) {
 	}
 }
 
-// status is what the runtime shows of the pod.
+// status returns the pod's status in the runtime.
 func (o *ours) status() *podcache.Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,7 +127,7 @@ func (o *ours) status() *podcache.Status {
 	return s
 }
 
-// node is the world's node in our terms, as a Runner makes it.
+// node returns the world's node in our types, as a Runner computes it.
 func (o *ours) node(t *testing.T) podrunner.Node {
 	t.Helper()
 	return podrunner.Node{Policy: o.world.ourPolicy(), Facts: o.nodeFacts(t), SeccompRoot: seccompRoot(o.root)}
@@ -135,7 +135,7 @@ func (o *ours) node(t *testing.T) podrunner.Node {
 
 func seccompRoot(root string) string { return filepath.Join(root, "seccomp") }
 
-// nodeFacts are those of the world's node, with the machine's hosts file.
+// nodeFacts returns the facts of the world's node, with the machine's hosts file.
 func (o *ours) nodeFacts(t *testing.T) podrunner.Facts {
 	t.Helper()
 	n := o.world.ourFacts()
@@ -195,7 +195,7 @@ func (w *world) ourFacts() podrunner.Facts {
 	return ours
 }
 
-// pageSizes returns the sizes that cgroup files name 2MB or 64KB.
+// pageSizes parses page sizes as in cgroup file names: 2MB or 64KB.
 func pageSizes(names []string) (sizes []int64) {
 	for _, name := range names {
 		size := resource.MustParse(strings.Replace(strings.TrimSuffix(name, "B"), "K", "k", 1))
@@ -224,7 +224,7 @@ func (c podCgroups) Ensure(_ context.Context, pod *corev1.Pod, _ time.Duration) 
 func (podCgroups) Update(context.Context, *corev1.Pod, time.Duration) error { return nil }
 func (podCgroups) Remove(context.Context, types.UID) error                  { return nil }
 
-// volumes are there already.
+// volumes is a volume manager whose volumes are already mounted.
 type volumes struct {
 	world *world
 	root  string

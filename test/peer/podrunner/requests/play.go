@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A player has what both sides have: a machine, its files and a clock.
+// A player is the part that both sides share: a machine, its files and a clock.
 type player struct {
 	world *world
 	root  string // folder of all files
@@ -30,7 +30,7 @@ type player struct {
 
 func newPlayer(t *testing.T, w *world) *player {
 	t.Helper()
-	root, err := os.MkdirTemp("/dev/shm", "requests") // both sides have files written to disk
+	root, err := os.MkdirTemp("/dev/shm", "requests") // both sides write files
 	if err != nil {
 		root, err = os.MkdirTemp("", "requests")
 	}
@@ -64,7 +64,7 @@ func (p *player) runtimeService() runtimeService { return runtimeService{machine
 
 func (p *player) imageService() imageService { return imageService{machine: p.machine} }
 
-// files makes what is on disk before the first turn.
+// files creates the files that exist before the first turn.
 func (p *player) files(t *testing.T) {
 	t.Helper()
 	write := func(dir, name, text string) {
@@ -103,7 +103,7 @@ func (p *player) play(t *testing.T, turn func(*testing.T, *corev1.Pod)) (all []j
 	return all
 }
 
-// happen does what happens before a turn.
+// happen applies the events before a turn.
 func (p *player) happen(s *step, index int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,12 +133,12 @@ func (p *player) happen(s *step, index int) {
 			spec.Containers[i].Resources = s.Resources
 		}
 	}
-	legacyscheme.Scheme.Default(p.world.Pod) // as the API server does with what is new
+	legacyscheme.Scheme.Default(p.world.Pod) // as the API server does with new containers
 	p.clock.Step(between)
 	p.now = p.clock.Now()
 }
 
-// endInits has the init containers that run end well.
+// endInits lets the running init containers succeed.
 func (p *player) endInits() {
 	for i := range p.world.Pod.Spec.InitContainers {
 		c := &p.world.Pod.Spec.InitContainers[i]
@@ -153,7 +153,7 @@ func (p *player) endInits() {
 	}
 }
 
-// look makes facts of the files that containers have mounted.
+// look adds facts about the files that containers have mounted.
 func (p *player) look(t *testing.T) {
 	t.Helper()
 	p.mu.Lock()

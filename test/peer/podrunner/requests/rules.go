@@ -19,7 +19,7 @@ const (
 	imagesDoc = "lifecycle/images/doc.go"
 )
 
-// rules are all rules. Earlier ones are asked first.
+// rules returns all rules. The first that explains a difference counts.
 func rules() []rule {
 	return slices.Concat(refusalRules(), failureRules(), identityRules(), sandboxRules(), dnsRules(), securityRules(), resizeRules(), podResizeRules(), containerRules(), imageRules())
 }
@@ -30,7 +30,7 @@ func pod(s scene) *corev1.Pod { return s.World.pods[s.Step] }
 // about splits a fact into the request, its object and the field: "create",
 // "main-1", "log_path". A sandbox has no name.
 func about(s scene) (request, name, field string) {
-	if rest, ok := strings.CutPrefix(s.Fact, "pull "); ok { // an image's name has slashes
+	if rest, ok := strings.CutPrefix(s.Fact, "pull "); ok { // an image name can contain slashes
 		name, rest, _ = strings.Cut(rest, " as ")
 		_, field, _ = strings.Cut(rest, "/")
 		return "pull", name, field
@@ -40,7 +40,7 @@ func about(s scene) (request, name, field string) {
 	return request, name, field
 }
 
-// container is the container that the fact is about, or nil.
+// container returns the container that the fact is about, or nil.
 func container(s scene) *corev1.Container {
 	_, name, _ := about(s)
 	name, _, _ = strings.Cut(name, " ")
@@ -66,13 +66,13 @@ func named(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// kubeletFact is another fact of the kubelet's in the same step; ourFact is ours.
+// kubeletFact returns another fact of the kubelet's side in the same step; ourFact does the
+// same for our side.
 func kubeletFact(s scene, name string) string { return s.KubeletFacts[s.Step][name] }
 
 func ourFact(s scene, name string) string { return s.OursFacts[s.Step][name] }
 
-// beside returns the name of the fact that has another field in the place of the
-// last of this one.
+// beside returns the name of the fact with the last field replaced.
 func beside(s scene, field string) string {
 	return s.Fact[:strings.LastIndex(s.Fact, "/")+1] + field
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// containerRules are about what a program finds: variables, words, files.
+// containerRules are about the environment of a container: variables, arguments, files.
 func containerRules() []rule {
 	return []rule{
 		{
@@ -65,7 +65,7 @@ func containerRules() []rule {
 	}
 }
 
-// nextLog is the number of the run after those whose logs are there.
+// nextLog returns the restart count after those of the existing logs.
 func nextLog(names []string) (next int) {
 	for _, name := range names {
 		m := regexp.MustCompile(`^(\d{1,9})\.log(\..*)?$`).FindStringSubmatch(name)
@@ -79,7 +79,7 @@ func nextLog(names []string) (next int) {
 	return next
 }
 
-// inOrder are the pod's addresses as its status has them.
+// inOrder returns the pod's addresses in the order of its status.
 func inOrder(s scene) (ordered []string) {
 	ips := s.World.PodIPs
 	six := func(ip string) bool { return strings.Contains(ip, ":") }
@@ -91,8 +91,8 @@ func inOrder(s scene) (ordered []string) {
 	return ordered
 }
 
-// hostsInOrder returns a hosts file in which the lines with the pod's addresses are
-// those that the kubelet writes.
+// hostsInOrder returns a hosts file in which the lines with the pod's addresses are as the
+// kubelet writes them.
 func hostsInOrder(s scene, file string) string {
 	if pod(s).Spec.HostNetwork {
 		return file

@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// dnsRules are about resolv.conf and names.
+// dnsRules are about resolv.conf and host names.
 func dnsRules() []rule {
 	return []rule{
 		{
@@ -48,8 +48,8 @@ func (w *world) name(p *corev1.Pod) string {
 	return strings.TrimRight(name[:min(len(name), 63)], "-.")
 }
 
-// withoutDot returns an event about a full name that is too long as it would be
-// without a dot at the end of the name.
+// withoutDot returns an event about a full name that is too long, changed to a name without a
+// trailing dot.
 func withoutDot(s scene, event string) string {
 	dotted := "." + pod(s).Spec.Subdomain + "." + pod(s).Namespace + ".svc."
 	if s.World.Node.ClusterDomain != "" {

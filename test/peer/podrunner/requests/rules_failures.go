@@ -10,7 +10,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// failureRules are about what fails on one side only.
+// failureRules are about failures on one side only.
 func failureRules() []rule {
 	return []rule{
 		{
@@ -47,7 +47,7 @@ func failureRules() []rule {
 						}
 					}
 					return ""
-				}, "CreateContainerConfigError") // what both sides check later
+				}, "CreateContainerConfigError") // checked later by both sides
 			},
 		},
 		{
@@ -55,7 +55,7 @@ func failureRules() []rule {
 			Sentence: "If a container requests huge pages of a size that the node does not have, it fails with an error that names the resource; the kubelet starts the container without huge pages of this size.",
 			Explains: func(s scene) bool {
 				return failedAlone(s, func(c *corev1.Container) string {
-					for _, size := range []string{"1GB", "64KB", "2MB"} { // the order of their resources' names
+					for _, size := range []string{"1GB", "64KB", "2MB"} { // the sort order of the resource names
 						q, own := c.Resources.Limits[hugePages(size)]
 						if r := pod(s).Spec.Resources; r != nil && !own {
 							q = r.Limits[hugePages(size)]
@@ -71,18 +71,18 @@ func failureRules() []rule {
 	}
 }
 
-// What the status says in place of the runtime's first word.
+// The reason in the status instead of the runtime's first word.
 var (
 	registry  = regexp.MustCompile(`image pull failed for \S+ because the registry is unavailable(: [^|]*)`)
 	signature = regexp.MustCompile(`image pull failed for \S+ because the signature validation failed(: [^|]*)`)
 )
 
-// inRuntimesWords returns our events about failed pulls in the kubelet's form.
+// inRuntimesWords converts our events about failed pulls to the kubelet's form.
 func inRuntimesWords(events string) string {
 	return signature.ReplaceAllString(registry.ReplaceAllString(events, "RegistryUnavailable$1"), "SignatureValidationFailed$1")
 }
 
-// failedEvents returns our events about failures as the kubelet would have them.
+// failedEvents converts our events about failures to the kubelet's form.
 func failedEvents(s scene) string {
 	all := strings.Split(inRuntimesWords(s.Ours), " | ")
 	all = slices.DeleteFunc(append(all, imageFailures(s)...), func(e string) bool { return e == "" })
@@ -90,9 +90,9 @@ func failedEvents(s scene) string {
 	return strings.Join(slices.Compact(all), " | ")
 }
 
-// failedAlone explains what a container leads to that only our side refuses, for the
-// reason that cause returns. The kubelet's may fail when it is made or run, or for a reason
-// of others.
+// failedAlone explains the consequences of a container that only our side rejects, for the
+// reason that cause returns. In the kubelet, the creation or the start of the container may
+// fail, or have another reason in others.
 func failedAlone(s scene, cause func(*corev1.Container) string, others ...string) bool {
 	reasons := append([]string{"", "CreateContainerError", "RunContainerError"}, others...)
 	var failed, ours, theirs []string
@@ -125,7 +125,7 @@ func failedAlone(s scene, cause func(*corev1.Container) string, others ...string
 		s.Ours = without(s.Ours, ours)
 		return s.Kubelet == failedEvents(s) || without(s.Kubelet, theirs) == without(failedEvents(s), theirs)
 	case s.Fact == "event Created", s.Fact == "event Started", s.Fact == "file etc-hosts", s.Fact == "file etc-hosts/mode":
-		// Those of the containers that both sides start are there.
+		// Facts about containers that both sides start exist on both sides.
 		return s.Ours == ""
 	default:
 		return slices.ContainsFunc(failed, func(name string) bool { return s.Fact == "file of the last words of "+name && s.Ours == "" })

@@ -9,7 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// refusalRules are about pods that a Runner does not start.
+// refusalRules are about pods that a Runner rejects.
 func refusalRules() []rule {
 	return []rule{{
 		Name: "sources of variables in files", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
@@ -23,7 +23,7 @@ func refusalRules() []rule {
 	}}
 }
 
-// filesOfVariables names the fields that a Runner refuses.
+// filesOfVariables returns the fields that a Runner rejects.
 func filesOfVariables(s scene) (all []string) {
 	spec := &pod(s).Spec
 	add := func(path string, i int, name string) {

@@ -27,7 +27,7 @@ func imageRules() []rule {
 					return strings.HasSuffix(s.Fact, "/count") && err == nil && s.Kubelet == strconv.Itoa(ours+len(unmounted(s, name)))
 				}
 				before := slices.ContainsFunc(s.KubeletFacts[:s.Step], func(f judge.Facts) bool {
-					privileged, isPrivileged := strings.CutSuffix(s.Fact, "/sandbox/linux/security_context/privileged") // by an ephemeral container since
+					privileged, isPrivileged := strings.CutSuffix(s.Fact, "/sandbox/linux/security_context/privileged") // because an ephemeral container was added since
 					return s.Ours != "" && (f[s.Fact] == s.Ours || isPrivileged && f[privileged+"/count"] != "")
 				})
 				for _, v := range pod(s).Spec.Volumes {
@@ -42,7 +42,8 @@ func imageRules() []rule {
 			Name: "an image with two policies while the sandbox is made", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
 			Sentence: "Images of one pod are pulled concurrently, and while its sandbox is created.",
 			Explains: func(s scene) bool {
-				// Which container comes first decides what the other finds in the next turn.
+				// The order of containers decides whether an image is present in the next
+				// turn.
 				request, name, _ := about(s)
 				return request == "pull" && s.Kubelet == "" && s.World.Steps[s.Step].Faults["RunPodSandbox"] != "" && len(policies(s, name)) > 1
 			},
@@ -61,7 +62,7 @@ func imageRules() []rule {
 					}
 					theirs, _ := strconv.Atoi(s.Kubelet)
 					if i < s.Step && field == "count" && s.Ours == strconv.Itoa(theirs-1) && s.OursFacts[i][s.Fact] != "" {
-						return true // one of them was IfNotPresent
+						return true // one of the policies was IfNotPresent
 					}
 					if i == s.Step && s.Kubelet == "" || i < s.Step && request == "pull" && s.Ours == "" && s.OursFacts[i][s.Fact] == s.Kubelet {
 						return true
@@ -99,8 +100,8 @@ func missingSecrets(s scene) string {
 	return fmt.Sprintf("Warning: Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
 }
 
-// unmounted are the volumes whose image is always pulled and that no container mounts
-// that starts now.
+// unmounted returns the volumes whose image is always pulled and that no container which
+// starts now mounts.
 func unmounted(s scene, image string) (all []string) {
 	for _, v := range pod(s).Spec.Volumes {
 		if v.Image != nil && (v.Image.Reference == image || v.Image.Reference+":latest" == image) && v.Image.PullPolicy == corev1.PullAlways && !mountedNow(s, v.Name) {
@@ -110,11 +111,11 @@ func unmounted(s scene, image string) (all []string) {
 	return all
 }
 
-// mountedNow reports whether a container mounts the volume that our side started in
-// the step, or failed to.
+// mountedNow reports whether a container mounts the volume that our side started in the step,
+// or tried to start.
 func mountedNow(s scene, volume string) bool { return mountingNow(s, volume) > 0 }
 
-// mountingNow is how many of them there are.
+// mountingNow returns the number of such containers.
 func mountingNow(s scene, volume string) (n int) {
 	for _, all := range [][]corev1.Container{pod(s).Spec.InitContainers, pod(s).Spec.Containers, debugging(pod(s))} {
 		for _, c := range all {
@@ -127,7 +128,7 @@ func mountingNow(s scene, volume string) (n int) {
 	return n
 }
 
-// policies returns with which policies the containers of the pod want an image.
+// policies returns the pull policies of the pod's containers for an image.
 func policies(s scene, image string) (all []string) {
 	for _, list := range [][]corev1.Container{pod(s).Spec.InitContainers, pod(s).Spec.Containers, debugging(pod(s))} {
 		for _, c := range list {
@@ -147,7 +148,7 @@ func debugging(p *corev1.Pod) (all []corev1.Container) {
 	return all
 }
 
-// imageFailures are the events about containers that have no image.
+// imageFailures returns the events about containers without an image.
 func imageFailures(s scene) (all []string) {
 	for fact, reason := range s.KubeletFacts[s.Step] {
 		switch reason {

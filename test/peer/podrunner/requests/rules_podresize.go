@@ -17,7 +17,7 @@ import (
 
 const theSandbox = "update the sandbox"
 
-// podResizeRules are about changes of the pod's resources as a whole.
+// podResizeRules are about changes of pod-level resources.
 func podResizeRules() []rule {
 	return []rule{
 		{
@@ -101,8 +101,8 @@ func podResizeRules() []rule {
 	}
 }
 
-// limitTaken reports whether the kubelet limited the pod as it was before by what does not
-// limit it now.
+// limitTaken reports whether the kubelet had set a limit for the previous pod that it does
+// not set now.
 func limitTaken(s scene, before *corev1.Pod) bool {
 	memory, quota := limitedByKubelet(s, before)
 	is := podLimits(s, pod(s))
@@ -116,7 +116,7 @@ func limitedByKubelet(s scene, of *corev1.Pod) (memory, quota bool) {
 	return c.Memory != nil, c.CPUQuota != nil && *c.CPUQuota > 0
 }
 
-// podLimits returns what the cgroup of a pod is to have.
+// podLimits returns the desired limits of a pod's cgroup.
 func podLimits(s scene, of *corev1.Pod) cgroups.Limits {
 	period := s.World.Node.CFSPeriod
 	if !s.World.Node.CFSQuota {
@@ -125,15 +125,15 @@ func podLimits(s scene, of *corev1.Pod) cgroups.Limits {
 	return cgroups.PodLimits(of, period)
 }
 
-// sandboxUpdate returns what ours reports to the runtime of the pod as a whole, nothing if
-// the pod's resources stay the same.
+// sandboxUpdate returns the UpdatePodSandboxResources request of our side. It is empty if the
+// pod-level resources do not change.
 func sandboxUpdate(s scene) map[string]string {
 	if !strings.Contains(ourCalls(s), theSandbox) {
 		return nil
 	}
 	l, before := podLimits(s, pod(s)), podLimits(s, s.World.pods[s.Step-1])
 	facts := map[string]string{"pod_sandbox_id": ourFact(s, theSandbox+"/pod_sandbox_id")}
-	for fact, value := range s.KubeletFacts[0] { // the overhead is that of the sandbox's creation
+	for fact, value := range s.KubeletFacts[0] { // the overhead is that at the sandbox's creation
 		if field, ok := strings.CutPrefix(fact, "sandbox/linux/overhead"); ok {
 			facts["overhead"+field] = value
 		}
@@ -161,8 +161,8 @@ func sandboxUpdate(s scene) map[string]string {
 	return facts
 }
 
-// ourCalls returns the calls of ours: those of the kubelet with what ours resizes, of
-// each resource the pod first if it grows and last if it shrinks.
+// ourCalls returns our calls: those of the kubelet plus our resizes. For each resource, the
+// pod comes first if it increases and last if it decreases.
 func ourCalls(s scene) string {
 	calls := slices.DeleteFunc(strings.Split(kubeletFact(s, "calls"), ", "), func(call string) bool { return call == "" })
 	at := max(0, slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "update ") }))
@@ -190,7 +190,7 @@ func ourCalls(s scene) string {
 	return strings.Join(slices.Insert(calls, at, slices.Compact(updates)...), ", ")
 }
 
-// podGrows compares a resource of the pod as a whole; no limit is the most.
+// podGrows compares a pod-level resource. No limit is the highest value.
 func podGrows(s scene, before, after *corev1.Pod, name corev1.ResourceName) int {
 	a, b := podLimits(s, before), podLimits(s, after)
 	most := func(limit int64) uint64 { return uint64(limit) - 1 }

@@ -43,7 +43,7 @@ func updated(s scene, name string) bool {
 	return false
 }
 
-// previous is the limit that the kubelet gave a container before this step.
+// previous returns the limit that the kubelet set for a container before this step.
 func previous(s scene, name, field string) (value string) {
 	for _, facts := range s.KubeletFacts[:s.Step] {
 		for _, fact := range []string{"create " + name + "/linux/resources/" + field, "update " + name + "/linux/" + field} {
@@ -55,8 +55,8 @@ func previous(s scene, name, field string) (value string) {
 	return value
 }
 
-// pageLimits are the limits of huge pages of the node's sizes as a fact has them;
-// later lists win.
+// pageLimits returns the huge page limits for the node's page sizes, in the form of a fact.
+// Later lists override earlier ones.
 func pageLimits(s scene, lists ...corev1.ResourceList) string {
 	if len(s.World.Node.HugePages) == 0 {
 		return ""

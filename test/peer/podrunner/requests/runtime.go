@@ -15,15 +15,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// start is when every world begins.
+// start is the start time of every world.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// A machine is a CRI runtime in memory. Each side has one of its own. It records
-// the requests that start things, and answers as the world says.
+// A machine is a CRI runtime in memory. Each side has a separate machine. It records the
+// requests that start sandboxes and containers, and responds as the world specifies.
 type machine struct {
 	world  *world
 	facts  *recorder
-	faults map[string]string // what fails in this step: call, or call and name
+	faults map[string]string // failures of this step, by call, or by call and name
 
 	mu         sync.Mutex
 	now        time.Time
@@ -54,7 +54,7 @@ func newMachine(w *world, facts *recorder) *machine {
 	return m
 }
 
-// fault returns the error that the world has for a call in this step.
+// fault returns the error that the world specifies for a call in this step.
 func (m *machine) fault(call, name string) error {
 	if text, ok := m.faults[strings.TrimSpace(call+" "+name)]; ok {
 		return errors.New(text)
@@ -62,14 +62,13 @@ func (m *machine) fault(call, name string) error {
 	return nil
 }
 
-// tick returns a time that no other object has.
+// tick returns a unique time.
 func (m *machine) tick() int64 {
 	m.made++
 	return m.now.UnixNano() + m.made
 }
 
-// runtimeService is the machine as the CRI's runtime service. Calls that no side
-// may make here panic.
+// runtimeService is the machine as the CRI's runtime service. Unexpected calls panic.
 type runtimeService struct {
 	cri.RuntimeService
 	*machine
@@ -198,7 +197,7 @@ func (r runtimeService) StartContainer(_ context.Context, id string) error {
 		return err
 	}
 	c.status.State, c.status.StartedAt = runtimeapi.ContainerState_CONTAINER_RUNNING, r.tick()
-	// The runtime makes the log's file, not its folder.
+	// The runtime creates the log file, not its directory.
 	return os.WriteFile(c.status.GetLogPath(), nil, 0o600)
 }
 
@@ -269,7 +268,7 @@ func (r runtimeService) UpdateContainerResources(_ context.Context, id string, r
 	return nil
 }
 
-// merge changes what an update names; a runtime leaves alone what is zero.
+// merge applies an update. As in a runtime, zero fields are not changed.
 func merge(have, want *runtimeapi.LinuxContainerResources) {
 	change := func(have *int64, want int64) {
 		if want != 0 {

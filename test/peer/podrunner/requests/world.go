@@ -14,62 +14,63 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A world is a node, a pod on it, and what happens to them.
+// A world is a node, a pod on the node, and their events.
 type world struct {
 	Node   node
 	Pod    *corev1.Pod
 	Images []image
-	// PodIPs are the addresses of the pod's sandboxes, as the runtime shows them.
+	// PodIPs is the addresses of the pod's sandboxes, as the runtime reports them.
 	PodIPs     []string
 	ConfigMaps []*corev1.ConfigMap
 	Secrets    []*corev1.Secret
 	Services   []*corev1.Service
-	// Logs are files in the log folder of the first container, from runs that the
-	// runtime has forgotten.
+	// Logs is files in the log directory of the first container, from runs that no longer
+	// exist in the runtime.
 	Logs []string
 	// UserIDs is the first of the pod's user IDs if they are on disk already.
 	UserIDs uint32
-	// Direct has our side play the functions that make a configuration from a spec,
-	// without a Runner: subPath and block devices, which a Runner mounts or refuses.
+	// Direct is set if our side uses the functions that make a configuration from a spec,
+	// without a Runner: for subPaths, which a Runner mounts, and for block devices, which it
+	// rejects.
 	Direct bool
-	// Devices are what a device plugin gave to each container.
+	// Devices is the devices that a device plugin assigned to each container.
 	Devices []device
 	Steps   []step
 
-	pods      []*corev1.Pod // as it was in each step that was played
+	pods      []*corev1.Pod // the pod in each played step
 	hostPorts int32         // how many were drawn
 	debugging int           // how many ephemeral containers were drawn
 }
 
-// A device is a device that a plugin hands to the first container, or the name of
-// a CDI device.
+// A device is a device that a plugin assigns to the first container, or the name of a CDI
+// device.
 type device struct{ Host, Container, Permissions, CDI string }
 
-// A step is what happens before a turn of the pod. In each of them, init containers
-// that run end well.
+// A step is the events before a turn. In each step, running init containers succeed.
 type step struct {
 	// Exits is the container that ends, with Code.
 	Exits string
 	Code  int32
 	// SandboxDies stops the sandbox and all containers.
 	SandboxDies bool
-	// Debug are ephemeral containers to be added.
+	// Debug is the ephemeral containers to add.
 	Debug []corev1.EphemeralContainer
-	// Resize is a container that gets Resources.
+	// Resize is the container whose resources become Resources.
 	Resize    string
 	Resources corev1.ResourceRequirements
-	// Faults are the calls that fail, and with what.
+	// Faults is the failing calls with their errors.
 	Faults map[string]string
 }
 
-// An image is what a registry and the node have under a name.
+// An image is an image in a registry and on the node.
 type image struct {
 	Ref     string
 	Present bool
 	// UID and Username are the image's user. Root is UID 0 or neither.
 	UID      *int64
 	Username string
-	// User is whose credentials its pull needs, and Fails why it fails anyway.
+	// User is the user whose credentials the pull needs. Fails is an error of the pull with
+	// any credentials.
 	User, Fails string
 }
 
@@ -156,8 +157,7 @@ func draw(d *judge.Draw) *world {
 	return w
 }
 
-// simplify takes away what is not the business of the functions that our side plays
-// without a Runner.
+// simplify removes features that the functions below a Runner do not handle.
 func (w *world) simplify() {
 	for i := range w.Images {
 		w.Images[i].Present, w.Images[i].User, w.Images[i].Fails = true, "", ""
@@ -211,7 +211,7 @@ func (w *world) objects(d *judge.Draw) {
 	}
 }
 
-// steps draws enough turns to start everything, and some events.
+// steps draws enough turns to start all containers, and some events.
 func (w *world) steps(d *judge.Draw) {
 	inits := len(w.Pod.Spec.InitContainers)
 	for range inits + 1 {
@@ -224,7 +224,7 @@ func (w *world) steps(d *judge.Draw) {
 		at := d.Int(len(w.Steps))
 		w.fault(d, &w.Steps[at])
 		if call := slices.Sorted(maps.Keys(w.Steps[at].Faults))[0]; strings.HasPrefix(call, "StartContainer") {
-			w.Steps = w.Steps[:at+1] // what becomes of it is the plan's business
+			w.Steps = w.Steps[:at+1] // package plan compares the consequences
 			return
 		}
 		w.Steps = append(w.Steps, step{})
@@ -246,7 +246,7 @@ func (w *world) event(d *judge.Draw) (s step) {
 	switch d.Int(5) {
 	case 0:
 		s.Code = judge.Pick[int32](d, 1, 0, 137)
-		// The end of a pod is the plan's business.
+		// Package plan compares the termination of a pod.
 		if p := w.Pod.Spec.RestartPolicy; p == corev1.RestartPolicyAlways || p == corev1.RestartPolicyOnFailure && s.Code != 0 {
 			s.Exits = name
 		}
@@ -269,7 +269,7 @@ func (w *world) event(d *judge.Draw) (s step) {
 	return s
 }
 
-// resized returns other resources: only CPU and memory can change.
+// resized returns changed resources. Only CPU and memory can change.
 func resized(d *judge.Draw, w *world, r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	now, drawn := *r.DeepCopy(), resources(d, w)
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

@@ -194,14 +194,14 @@ func (w *world) hooks(d *judge.Draw, c *corev1.Container) {
 	}
 }
 
-// ephemeral draws a container for debugging one that runs.
+// ephemeral draws an ephemeral container for debugging a running container.
 func ephemeral(d *judge.Draw, w *world, target string) corev1.EphemeralContainer {
 	w.debugging++
 	c := w.container(d, "debug-"+strconv.Itoa(w.debugging))
 	c.Lifecycle, c.Ports, c.Resources = nil, nil, corev1.ResourceRequirements{}
 	e := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon(c)}
-	// The API server sets these in a pod, and the defaults of a pod leave ephemeral
-	// containers alone that are added later.
+	// The API server sets these in a pod. Defaulting a pod does not set them for ephemeral
+	// containers that are added later.
 	if e.TerminationMessagePath == "" {
 		e.TerminationMessagePath, e.TerminationMessagePolicy = corev1.TerminationMessagePathDefault, corev1.TerminationMessageReadFile
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// A node is what the kubelet is configured with and what it finds on the machine.
+// A node is the kubelet's configuration and the properties of the machine.
 type node struct {
 	IPs                []string
 	Memory, Swap       int64
@@ -31,7 +31,7 @@ type node struct {
 	SELinux            bool
 	ClusterDNS         []string
 	ClusterDomain      string
-	ResolvConf         *string // nil: the kubelet is configured with an empty path
+	ResolvConf         *string // nil if the kubelet is configured with an empty path
 	RuntimeClasses     map[string]string
 	HandlerFeatures    bool // user namespaces and recursive read-only mounts
 	SecondHandlerLacks bool
@@ -114,7 +114,7 @@ func resolvConf(d *judge.Draw) string {
 	return strings.Join(lines, "\n")
 }
 
-// many are more search domains than fit.
+// many returns more search domains than the limit.
 func many(long string) string {
 	var all []string
 	for i := range 31 {

@@ -103,7 +103,7 @@ func (w *world) metadata(d *judge.Draw) {
 	case 2:
 		w.Pod.Spec.PriorityClassName = "system-cluster-critical"
 		w.Pod.Spec.Priority = new(int32(2_000_000_000))
-	case 3: // a static pod, whose priority no admission plugin has filled in
+	case 3: // a static pod, whose priority is not set by an admission plugin
 		w.Pod.Spec.PriorityClassName = judge.Pick(d, "system-node-critical", "system-cluster-critical")
 	case 4:
 		w.Pod.Spec.Priority = new(judge.Pick[int32](d, 1000, 2_000_000_000, 2_000_001_000, 1_999_999_999))
@@ -211,7 +211,7 @@ func (w *world) podSecurity(d *judge.Draw) {
 	}
 }
 
-// sysctl draws one that the pod may set.
+// sysctl draws a sysctl that the pod may set.
 func (w *world) sysctl(d *judge.Draw) corev1.Sysctl {
 	names := []string{"kernel.shm_rmid_forced"}
 	if w.Pod.Spec.HostIPC {
@@ -242,8 +242,8 @@ func appArmorProfile(d *judge.Draw) corev1.AppArmorProfile {
 	return p
 }
 
-// podResources draws resources of the pod as a whole: no less than its containers
-// ask for, and no less than any of them may use.
+// podResources draws pod-level resources: at least the sum of the containers' requests, and
+// at least the limit of each container.
 func (w *world) podResources(d *judge.Draw) {
 	spec := &w.Pod.Spec
 	if d.Chance(25) {
@@ -284,7 +284,7 @@ func (w *world) podResources(d *judge.Draw) {
 	}
 }
 
-// hugePages is the resource of the pages that cgroup files name 2MB.
+// hugePages returns the resource name of the pages that cgroup files call 2MB.
 func hugePages(size string) corev1.ResourceName {
 	return corev1.ResourceName("hugepages-" + map[string]string{"2MB": "2Mi", "1GB": "1Gi", "64KB": "64Ki"}[size])
 }
@@ -318,7 +318,7 @@ func resources(d *judge.Draw, w *world) (r corev1.ResourceRequirements) {
 	return r
 }
 
-// rarely returns odd in percent of 100 cases, else usual.
+// rarely returns odd in the given percentage of cases, otherwise usual.
 func rarely[T any](d *judge.Draw, percent int, odd, usual T) T {
 	if d.Chance(percent) {
 		return odd

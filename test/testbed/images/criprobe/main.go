@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 }
 
-// wait returns nil once the runtime and its network are ready.
+// wait returns nil when the runtime and its network are ready.
 func (p *probe) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -100,9 +100,10 @@ func (p *probe) ready(ctx context.Context) error {
 	return nil
 }
 
-// events prints the stream. Two traits of containerd's: without a subscriber it
-// keeps events for five minutes and hands them all to the next one; with several
-// each event goes to one after the other, so one that does not read holds up all.
+// events prints the event stream. containerd has two peculiarities. Without a subscriber it
+// buffers events for five minutes and sends all of them to the next subscriber. With several
+// subscribers it sends each event to them one after the other, so a subscriber that does not
+// read blocks all others.
 func (p *probe) events(ctx context.Context) error {
 	stream, err := p.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
@@ -114,21 +115,22 @@ func (p *probe) events(ctx context.Context) error {
 			return err
 		}
 		if err == nil {
-			// The sandbox is in the stream as a container too, under its own id.
+			// The runtime also sends events about the sandbox itself, with the sandbox's ID
+			// as the container ID.
 			fmt.Println(time.Unix(0, e.GetCreatedAt()).Format(time.RFC3339Nano), e.GetContainerEventType(),
 				e.GetPodSandboxStatus().GetMetadata().GetName(), e.GetContainerId())
 		}
 	}
-	return nil // interrupted, which is how it ends
+	return nil // an interrupt ends the command
 }
 
-// cleanup stops and removes every pod, without grace, and reports all that failed.
+// cleanup stops and removes every pod, without a grace period, and returns all errors.
 func (p *probe) cleanup(ctx context.Context) error {
 	list, err := p.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
 		return err
 	}
-	// Eight at a time: stopping one is mostly waiting.
+	// Eight at a time, because stopping a pod consists mostly of waiting.
 	slots, results := make(chan struct{}, 8), make(chan error)
 	for _, s := range list.GetItems() {
 		go func() {
@@ -144,7 +146,7 @@ func (p *probe) cleanup(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// remove takes one pod away, whatever state it is in.
+// remove removes one pod in any state.
 func (p *probe) remove(ctx context.Context, sandbox string) error {
 	containers, err := p.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
 		Filter: &runtimeapi.ContainerFilter{PodSandboxId: sandbox},

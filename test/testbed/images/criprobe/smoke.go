@@ -13,15 +13,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// smokePod is a pod in the middle of the smoke test.
+// smokePod is a pod in the smoke test.
 type smokePod struct {
 	*probe
 	config  *runtimeapi.PodSandboxConfig
 	sandbox string
 }
 
-// smoke pulls an image, runs a pod of it, talks to it, stops it and removes it. It
-// ends at the first step that fails, and takes the pod away in any case.
+// smoke pulls an image, runs a pod with this image, sends a request to the pod, and stops
+// and removes the pod. It returns at the first failed step, and removes the pod in any case.
 func (p *probe) smoke(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -93,7 +93,7 @@ func (s *smokePod) start(ctx context.Context, image string) (string, error) {
 	return r.GetContainerId(), err
 }
 
-// get asks the pod over its own address, until it listens.
+// get sends requests to the pod's address until the pod responds.
 func (s *smokePod) get(ctx context.Context) (string, error) {
 	st, err := s.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.sandbox})
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	typeManifest = "application/vnd.oci.image.manifest.v1+json"
 )
 
-// image is what an image has besides its files. Its JSON is the "config" of the
-// OCI image configuration.
+// image is the configuration of an image. Its JSON is the "config" of the OCI image
+// configuration.
 type image struct {
 	Entrypoint []string `json:",omitempty"`
 	Cmd        []string `json:",omitempty"`
@@ -27,7 +27,7 @@ type image struct {
 	User       string   `json:",omitempty"`
 }
 
-// descriptor points at a blob by its digest.
+// descriptor refers to a blob by its digest.
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`

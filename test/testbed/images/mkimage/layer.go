@@ -19,10 +19,10 @@ type entry struct {
 	data []byte
 }
 
-// layer is a file tree by path. The zero value is not usable; make one.
+// layer is a file tree by path. Use make, because the zero value is not usable.
 type layer map[string]entry
 
-// add puts an entry at name, and directories above it where there are none.
+// add adds an entry with a name, and missing parent directories.
 func (l layer) add(name string, e entry) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -33,8 +33,8 @@ func (l layer) add(name string, e entry) {
 	l[name] = e
 }
 
-// tar returns the layer as a tar with its entries in order and without times, so
-// that the same tree is always the same bytes.
+// tar returns the layer as a tar archive with sorted entries and without times, so that the
+// same tree always results in the same bytes.
 func (l layer) tar() ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)

@@ -1,6 +1,5 @@
-// Command mkimage writes one container image of one layer as an OCI image-layout
-// tar, without a daemon, a registry or root. The same input is always the same
-// bytes.
+// Command mkimage writes one container image with one layer as an OCI image-layout tar,
+// without a daemon, a registry or root. The same input always results in the same bytes.
 //
 //	mkimage -o pause.tar -name kubeparts.test/pause:1 -file ./pause:/pause -entrypoint /pause
 package main

@@ -28,7 +28,7 @@ func TestSameInputIsTheSameBytes(t *testing.T) {
 			first = data
 		}
 		if !bytes.Equal(first, data) {
-			t.Fatal("two runs gave different bytes")
+			t.Fatal("two runs wrote different bytes")
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestLayerHoldsParentsBeforeChildren(t *testing.T) {
 func TestWrongCallsAreRefused(t *testing.T) {
 	for _, args := range []string{"-o x", "-o x -name n -file missing", "-o x -name n -dir /tmp:9", "-o x -name n -link y"} {
 		if err := run(strings.Fields(args)); err == nil {
-			t.Errorf("%q was taken", args)
+			t.Errorf("invalid arguments were accepted: %q", args)
 		}
 	}
 }

@@ -1,6 +1,5 @@
-// Command pause is the sandbox container of the test bed: it holds the pod's
-// namespaces, reaps orphans where it is process 1 of a shared pid namespace, and
-// ends on SIGINT or SIGTERM.
+// Command pause is the sandbox container of the test bed: it holds the pod's namespaces,
+// reaps orphans if it is process 1 of a shared PID namespace, and exits on SIGINT or SIGTERM.
 package main
 
 import (
@@ -22,7 +21,7 @@ func main() {
 	}
 }
 
-// reap collects every child that has ended: one SIGCHLD may stand for several.
+// reap reaps all exited children, because one SIGCHLD can stand for several.
 func reap() {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

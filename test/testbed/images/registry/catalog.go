@@ -14,20 +14,20 @@ import (
 	"strings"
 )
 
-// blob is where a blob's bytes are, and what they are.
+// blob is the position and the type of a blob.
 type blob struct {
 	file         string
 	offset, size int64
 	mediaType    string
 }
 
-// catalog is what the registry has. It does not change once loaded.
+// catalog is the content of the registry. It does not change after loading.
 type catalog struct {
 	blobs map[string]blob   // by digest
 	tags  map[string]string // digest by "repository:tag"
 }
 
-// index is an image layout's index.json, as far as it is needed.
+// index is the used part of an image layout's index.json.
 type index struct {
 	Manifests []struct {
 		MediaType, Digest string
@@ -50,7 +50,7 @@ func load(dir string) (*catalog, error) {
 	return c, err
 }
 
-// add reads one tar. The index comes before the blobs that it describes.
+// add reads one tar. The index must come before the blobs that it describes.
 func (c *catalog) add(path string) (err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -88,11 +88,11 @@ func (c *catalog) add(path string) (err error) {
 	}
 }
 
-// ServeHTTP answers the read half of the OCI distribution API.
+// ServeHTTP serves the read-only part of the OCI distribution API.
 func (c *catalog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path, ok := strings.CutPrefix(r.URL.Path, "/v2/")
 	if ok && path == "" {
-		_, _ = io.WriteString(w, "{}") // here and below: if the client has gone there is nobody to tell
+		_, _ = io.WriteString(w, "{}") // an error, here and below, means that the client has disconnected
 		return
 	}
 	digest := c.digest(path)
@@ -119,8 +119,8 @@ func (c *catalog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, io.NewSectionReader(f, b.offset, b.size))
 }
 
-// digest returns the digest that a path below /v2/ means: REPOSITORY/blobs/DIGEST
-// or REPOSITORY/manifests/DIGEST-OR-TAG. It is empty for an unknown tag.
+// digest returns the digest for a path below /v2/: REPOSITORY/blobs/DIGEST or
+// REPOSITORY/manifests/DIGEST-OR-TAG. It is empty for an unknown tag.
 func (c *catalog) digest(path string) string {
 	if _, digest, ok := strings.Cut(path, "/blobs/"); ok {
 		return digest
@@ -132,8 +132,8 @@ func (c *catalog) digest(path string) string {
 	return c.tags[repo+":"+ref]
 }
 
-// position counts what has been read. It hides the file's Seek, so that after a
-// tar header it is the offset of the entry's data.
+// position counts the bytes read. It hides the file's Seek, so that the position after a tar
+// header is the offset of the entry's data.
 type position struct {
 	r io.Reader
 	n int64

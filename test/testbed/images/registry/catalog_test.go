@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// testCatalog is one image, kubeparts.test/x:1, with a manifest and one blob.
+// testCatalog returns a catalog with one image, kubeparts.test/x:1, with a manifest and one
+// blob.
 func testCatalog(t *testing.T) *catalog {
 	t.Helper()
 	dir := t.TempDir()

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// login is who may pull from a repository.
+// login is the credentials that a repository requires.
 type login struct{ user, password string }
 
-// addLock reads REPOSITORY=USER:PASSWORD.
+// addLock parses REPOSITORY=USER:PASSWORD.
 func addLock(locks map[string]login, s string) error {
 	repository, rest, ok := strings.Cut(s, "=")
 	user, password, ok2 := strings.Cut(rest, ":")
@@ -21,7 +21,7 @@ func addLock(locks map[string]login, s string) error {
 	return nil
 }
 
-// locked answers for repositories with a lock only those who have the login.
+// locked requires the login of each repository that has a login.
 type locked struct {
 	http.Handler
 
@@ -39,7 +39,7 @@ func (l locked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.Handler.ServeHTTP(w, r)
 }
 
-// repository is the one that a path of the distribution API is about.
+// repository returns the repository in a path of the distribution API.
 func repository(path string) string {
 	path = strings.TrimPrefix(path, "/v2/")
 	for _, kind := range []string{"/manifests/", "/blobs/"} {

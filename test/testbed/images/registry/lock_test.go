@@ -10,7 +10,7 @@ func TestLockedRepositoryWantsItsLogin(t *testing.T) {
 	locks := map[string]login{}
 	for _, wrong := range []string{"", "x", "x=y", "=u:p"} {
 		if addLock(locks, wrong) == nil {
-			t.Errorf("%q is no lock", wrong)
+			t.Errorf("an invalid lock was accepted: %q", wrong)
 		}
 	}
 	if err := addLock(locks, "x=kube:a:b"); err != nil {

@@ -1,12 +1,12 @@
-// Command registry serves image-layout tars, read only, as an image registry on a
-// loopback address, so that a pull is a real one.
+// Command registry serves image-layout tars, read only, as an image registry on a loopback
+// address, so that tests use real pulls.
 //
 //	registry -dir /path/with/tars -addr-file FILE [-lock REPOSITORY=USER:PASSWORD]...
 //
 // It serves the tars below -dir under their names without the registry host:
-// kubeparts.test/busybox:1 as busybox:1, whatever host the client means to talk
-// to. Its address, of a free port, is written to -addr-file. A repository with a
-// -lock answers only who knows its user and password (basic authentication).
+// kubeparts.test/busybox:1 as busybox:1, for any host that the client requests. It listens on
+// a free port and writes its address to -addr-file. A repository with a -lock requires basic
+// authentication with this user and password.
 package main
 
 import (
@@ -23,7 +23,7 @@ func main() {
 	dir := flag.String("dir", ".", "directory with image-layout tars")
 	addrFile := flag.String("addr-file", "", "file for the address")
 	locks := map[string]login{}
-	flag.Func("lock", "REPOSITORY=USER:PASSWORD, a repository that not everybody may pull from", func(s string) error {
+	flag.Func("lock", "REPOSITORY=USER:PASSWORD, a repository that requires this user and password", func(s string) error {
 		return addLock(locks, s)
 	})
 	flag.Parse()
@@ -43,7 +43,8 @@ func run(dir, addrFile string, locks map[string]login) error {
 	if err != nil {
 		return err
 	}
-	// Written beside and renamed: whoever waits for the file finds it whole.
+	// The file is renamed after it is complete, because clients wait for the file and read it
+	// at once.
 	if err := os.WriteFile(addrFile+".new", []byte(listener.Addr().String()+"\n"), 0o600); err != nil {
 		return err
 	}

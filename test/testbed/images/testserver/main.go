@@ -1,14 +1,14 @@
-// Command testserver is the workload of the test bed: one static binary that
-// serves HTTP and gRPC, sleeps, ignores SIGTERM or exits, as a test needs it. It says on
-// stdout what happens to it, one line each.
+// Command testserver is the workload of the test bed: one static binary that serves HTTP and
+// gRPC, sleeps, ignores SIGTERM or exits, as a test needs it. It writes one line to stdout
+// for each event.
 //
 //	testserver [serve] [flags]       serve HTTP (the default)
-//	testserver sleep SECONDS         sleep, ending with 0 on SIGTERM
-//	testserver stubborn SECONDS      sleep, ignoring SIGTERM
+//	testserver sleep SECONDS         sleep, and exit with 0 on SIGTERM
+//	testserver stubborn SECONDS      sleep, and ignore SIGTERM
 //	testserver exit CODE [SECONDS]   exit with CODE after a while
-//	testserver echo WORDS...         print them
-//	testserver hog                   take memory without end
-//	testserver get URL               0 if the answer is 200, else 1
+//	testserver echo WORDS...         print the words
+//	testserver hog                   allocate memory without end
+//	testserver get URL               exit with 0 if the status is 200, otherwise 1
 package main
 
 import (
@@ -23,12 +23,13 @@ import (
 	"time"
 )
 
-// exitUsage is the exit code of a wrong call, to be told from a test's own codes.
+// exitUsage is the exit code for invalid arguments. Tests use other exit codes.
 const exitUsage = 125
 
 func main() {
-	// First of all: a Go program that is process 1 and gets SIGTERM before this
-	// exits with 2, which looks like a failure of the agent on a busy machine.
+	// Install the handler first: a Go program that is process 1 and receives SIGTERM before
+	// the handler is installed exits with 2. On a busy machine, this would look like a
+	// failure of the agent.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 
@@ -40,7 +41,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run returns the exit code, or what was wrong with the call.
+// run returns the exit code, or an error for invalid arguments.
 func run(args []string, signals <-chan os.Signal) (int, error) {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		args = append([]string{"serve"}, args...)
@@ -63,14 +64,14 @@ func run(args []string, signals <-chan os.Signal) (int, error) {
 		fmt.Println(strings.Join(args, " "))
 		return 0, nil
 	case "hog":
-		return 0, fmt.Errorf("the kernel gave %d MiB and killed nobody", hog())
+		return 0, fmt.Errorf("allocated %d MiB and was not killed", hog())
 	default:
 		return 0, fmt.Errorf("unknown command %q", name)
 	}
 }
 
-// hog takes memory, and uses it, until the kernel has had enough. It returns
-// how many MiB it has if that is a TiB.
+// hog allocates and uses memory until the kernel kills the process. It returns the number of
+// MiB if it reaches a TiB.
 func hog() int {
 	var all [][]byte
 	for len(all) < 1<<20 {
@@ -98,7 +99,7 @@ func exit(args []string, signals <-chan os.Signal) (int, error) {
 	return code, nil
 }
 
-// rest waits for d, or until a signal that is not ignored.
+// rest waits for d, or until a signal, unless ignore is set.
 func rest(d time.Duration, signals <-chan os.Signal, ignore bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -115,7 +116,7 @@ func rest(d time.Duration, signals <-chan os.Signal, ignore bool) {
 	}
 }
 
-// seconds reads args[i] as a number of seconds.
+// seconds parses args[i] as a number of seconds.
 func seconds(args []string, i int) (time.Duration, error) {
 	if len(args) <= i {
 		return 0, errors.New("a number of seconds is missing")
@@ -127,7 +128,7 @@ func seconds(args []string, i int) (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
-// lastWords leaves the termination message. A pod need not have a place for it.
+// lastWords writes the termination message, if the pod has a file for it.
 func lastWords(text string) {
 	if err := os.WriteFile("/dev/termination-log", []byte(text), 0o600); err != nil {
 		fmt.Println("no termination log:", err)

@@ -17,21 +17,21 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// serve answers HTTP until a signal:
+// serve serves HTTP until a signal:
 //
 //	/                              "testserver"
 //	/env                           the environment, one variable a line
 //	/healthz                       200, or 503 after /healthz/fail
-//	/healthz/ok, /healthz/fail     change that answer, and that of gRPC
-//	/hang                          nothing, ever
+//	/healthz/ok, /healthz/fail     change the responses of /healthz and of gRPC
+//	/hang                          never responds
 //
-// and, if it is told to, the health protocol of gRPC at another address.
+// With -grpc, it also serves the health protocol of gRPC at another address.
 func serve(args []string, signals <-chan os.Signal) (int, error) {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	addr := flags.String("http", ":8080", "address")
 	grpcAddr := flags.String("grpc", "", "address for gRPC, none by default")
-	unhealthy := flags.Bool("unhealthy", false, "begin as after /healthz/fail")
-	delay := flags.Duration("term-delay", 0, "go on for this long after SIGTERM")
+	unhealthy := flags.Bool("unhealthy", false, "start unhealthy, as after a request of /healthz/fail")
+	delay := flags.Duration("term-delay", 0, "time to continue serving after SIGTERM")
 	code := flags.Int("term-exit", 0, "exit code after SIGTERM")
 	if err := flags.Parse(args); err != nil {
 		return 0, err
@@ -68,7 +68,7 @@ func serve(args []string, signals <-chan os.Signal) (int, error) {
 		return 0, err
 	case s := <-signals:
 		fmt.Println("signal", s)
-		// The server goes on meanwhile, as one that drains would.
+		// The server continues to serve meanwhile, like a draining server.
 		rest(*delay, nil, false)
 		lastWords("ended by " + s.String())
 		fmt.Println("exit", *code)
@@ -76,7 +76,7 @@ func serve(args []string, signals <-chan os.Signal) (int, error) {
 	}
 }
 
-// newHandler tells of every change of health, also the first.
+// newHandler calls tell for every change of health, and for the initial state.
 func newHandler(tell func(well bool), well bool) http.Handler {
 	var unhealthy atomic.Bool
 	set := func(well bool) { unhealthy.Store(!well); tell(well) }
@@ -84,7 +84,7 @@ func newHandler(tell func(well bool), well bool) http.Handler {
 	mux := http.NewServeMux()
 	say := func(pattern string, text func() string) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, text()+"\n") // if the client has gone there is nobody to tell
+			_, _ = io.WriteString(w, text()+"\n") // an error means that the client has disconnected
 		})
 	}
 	say("/{$}", func() string { return "testserver" })
@@ -94,13 +94,13 @@ func newHandler(tell func(well bool), well bool) http.Handler {
 	mux.HandleFunc("/hang", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if unhealthy.Load() {
-			http.Error(w, "told to fail", http.StatusServiceUnavailable)
+			http.Error(w, "unhealthy, as requested by /healthz/fail or -unhealthy", http.StatusServiceUnavailable)
 		}
 	})
 	return mux
 }
 
-// get asks for a page, and ends with 1 unless the answer is 200.
+// get requests a page, and returns 1 unless the status is 200.
 func get(args []string) (int, error) {
 	if len(args) == 0 {
 		return 0, errors.New("get needs a URL")

@@ -1,0 +1,133 @@
+package kubeletapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/kubeparts/kubeparts/internal/printable"
+)
+
+// Attributes describe a request for an [Authorizer]. They are the attributes that the kubelet has
+// for the same path and method, with its feature gate KubeletFineGrainedAuthz.
+type Attributes struct {
+	// User is the user of the request. An Authorizer must not modify it.
+	User User
+	// Verb is get, create, update, patch or delete, for the methods GET, POST, PUT, PATCH and
+	// DELETE. It is empty for other methods.
+	Verb string
+	// APIVersion is always v1, and Resource is always nodes.
+	APIVersion, Resource string
+	// Subresource is stats, metrics, log, checkpoint, statusz, pods, healthz, configz or proxy.
+	// The paths below /agent/ are in proxy.
+	Subresource string
+	// Name is the name of the node.
+	Name string
+	// Path is the path of the request.
+	Path string
+}
+
+// Authorizer decides which requests a user may make, as a SubjectAccessReview does in Kubernetes.
+// Requests call it concurrently. The server stores no decisions.
+type Authorizer interface {
+	// Authorize reports whether a user may make a request. reason is for the log. For some paths
+	// the server calls Authorize a second time with the subresource proxy if the first decision is
+	// false. An error means that there is no decision: the server responds with 500.
+	Authorize(ctx context.Context, a Attributes) (allowed bool, reason string, err error)
+}
+
+// authorize returns the refusal of a request that a user may not make, and nil if the user may make
+// the request. The texts for the client are the kubelet's.
+func (s *Server) authorize(ctx context.Context, user User, r *http.Request) *refusal {
+	all, verb, name := subresources(r.URL.Path), verb(r.Method), printable.Line(user.Name)
+	forbidden := &refusal{
+		code: http.StatusForbidden, user: user.Name, err: errAnonymous,
+		text: fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", name, verb, all),
+	}
+	if s.cfg.Access.Authorizer == nil {
+		if user.Name != AnonymousUser || onReadOnlyPort(r.URL.Path) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			return nil
+		}
+		return forbidden
+	}
+	for _, subresource := range all {
+		allowed, reason, err := s.cfg.Access.Authorizer.Authorize(ctx, Attributes{
+			User: user, Verb: verb, APIVersion: "v1", Resource: "nodes", Subresource: subresource,
+			Name: s.nodeName(), Path: r.URL.Path,
+		})
+		switch {
+		case err != nil:
+			return &refusal{
+				code: http.StatusInternalServerError, user: user.Name, err: fmt.Errorf("authorize verb %q of nodes/%s: %w", verb, subresource, err),
+				text: fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", name, verb, subresource),
+			}
+		case allowed:
+			return nil
+		}
+		forbidden.err = fmt.Errorf("the user may not %q nodes/%s: %s", verb, subresource, reason)
+	}
+	return forbidden
+}
+
+func (s *Server) nodeName() string {
+	if node := s.cfg.Agent.Node(); node != nil {
+		return node.Name
+	}
+	return ""
+}
+
+// verb returns the verb of Kubernetes for a method.
+func verb(method string) string {
+	switch method {
+	case http.MethodGet:
+		return "get"
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	default:
+		return ""
+	}
+}
+
+// subresources returns the subresources of a path. A user who may access one of them may request
+// the path.
+func subresources(path string) []string {
+	switch firstSegment(path) {
+	case "pods", "runningpods":
+		return []string{"pods", "proxy"}
+	case "healthz":
+		return []string{"healthz", "proxy"}
+	case "configz":
+		return []string{"configz", "proxy"}
+	case "flagz":
+		return []string{"configz"}
+	case "stats":
+		return []string{"stats"}
+	case "metrics":
+		return []string{"metrics"}
+	case "logs":
+		return []string{"log"}
+	case "checkpoint":
+		return []string{"checkpoint"}
+	case "statusz":
+		return []string{"statusz"}
+	default:
+		return []string{"proxy"}
+	}
+}
+
+// firstSegment returns the part of an absolute path up to the second slash.
+func firstSegment(path string) string {
+	rest, ok := strings.CutPrefix(path, "/")
+	if !ok {
+		return ""
+	}
+	segment, _, _ := strings.Cut(rest, "/")
+	return segment
+}
