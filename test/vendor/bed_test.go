@@ -60,7 +60,7 @@ func withCPUs(n int64) func(*corev1.Pod) {
 	}
 }
 
-// scene is the state of a run at a time, by pod name.
+// scene is the state of a run at one time, by pod name.
 type scene struct {
 	refusals map[string]string             // reasons and messages of refused pods
 	statuses map[string]corev1.PodPhase    // phases in the vendor's status sink
@@ -76,7 +76,7 @@ type outcome struct {
 	pinned   scene    // two pods have exclusive CPUs, a third pod is refused
 	released scene    // one of the pods with exclusive CPUs is removed
 	again    scene    // the agent was restarted
-	late     scene    // another pod has got a CPU
+	late     scene    // another pod has an exclusive CPU
 	ended    scene    // only one pod is left
 	left     []string // folders of pods in the agent's root at the end
 }

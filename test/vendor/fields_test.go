@@ -146,7 +146,8 @@ func live(t *testing.T, edit func(*corev1.Pod), set func(*world, *agent.Config))
 		}
 		after(time.Minute)
 		w.look(t)
-		// At the next measurement 300Mi are missing, less than one pod has written.
+		// At the next measurement, 300Mi of free space are missing. One pod has written more than
+		// that.
 		require.NoError(t, node.FillDisk(90_096<<20, 0))
 		after(2 * time.Minute)
 		stop()

@@ -1,0 +1,65 @@
+// Package certificates gets and rotates the certificates of a node, as the kubelet does and with the
+// kubelet's names of files.
+//
+// # What it does
+//
+// [Connect] returns the configuration of a client of the API server. If the kubeconfig does not
+// exist yet, it requests a client certificate with the credentials of a bootstrap kubeconfig, and
+// writes the kubeconfig. [Client.Run] replaces the certificate before it expires.
+//
+// A [Server] requests the serving certificate of the node's API and replaces it. [SelfSigned]
+// creates a serving certificate without the API server.
+//
+// # What you supply
+//
+// You supply the paths, the name of the node, and for a Server the addresses of the node:
+//
+//	client, err := certificates.Connect(ctx, certificates.ClientConfig{
+//		Kubeconfig: "/etc/kubernetes/kubelet.conf", Bootstrap: "/etc/kubernetes/bootstrap-kubelet.conf",
+//		Dir: "/var/lib/kubelet/pki", NodeName: "node1", Rotate: true,
+//	})
+//	…
+//	clientset, err := kubernetes.NewForConfig(client.Config())
+//	go client.Run(ctx)
+//
+// The folder Dir has these files:
+//
+//	kubelet-client-current.pem   a link to the current client certificate with its key
+//	kubelet-server-current.pem   a link to the current serving certificate with its key
+//	kubelet.crt, kubelet.key     the self-signed serving certificate
+//
+// The controllers of the cluster, or an administrator, approve the requests.
+//
+// # What it guarantees
+//
+//  1. A certificate is replaced when 70 to 90 % of its life are over, and a serving certificate also
+//     when the addresses of the node have changed.
+//  2. A refused, denied or failed request is repeated after 2 to 35 seconds, and a request without an
+//     approval after 15 minutes. Meanwhile the previous certificate is used until it expires.
+//  3. A kubeconfig that can be used is neither replaced nor changed.
+//  4. Files with keys are readable by their owner only.
+//
+// # Goroutines and locking
+//
+// Run blocks until ctx is done, and waits for its goroutines. client-go never stops the goroutine of a
+// client whose certificate is a file, so connect once in a process. All methods are safe for
+// concurrent use; call Run once.
+//
+// # Differences from the kubelet
+//
+//   - With rotation, the certificate of an existing kubeconfig is used until it is due. The kubelet
+//     replaces it at once.
+//   - Rotation requires a client certificate in the kubeconfig. The kubelet also uses other
+//     credentials to request the first certificate.
+//   - When the client certificate has expired, Run requests another one with the bootstrap kubeconfig.
+//     The kubelet exits, and does so after its restart.
+//   - If an agent stops while its first request is pending, the next start sends another request. The
+//     kubelet stores the key, and continues to wait for the same request.
+//   - client-go's certificate manager, which the kubelet uses, leaves goroutines behind when it is
+//     stopped. This package has a loop of its own; the requests and the files are client-go's.
+//   - A client notices a replaced certificate within five minutes.
+//
+// # Testing your code with it
+//
+// Requests need an API server that signs certificates. The test of this package has a small one.
+package certificates

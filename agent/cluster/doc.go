@@ -1,0 +1,101 @@
+// Package cluster makes an agent a node of a Kubernetes cluster. It connects an [agent.Agent] with
+// the API server, as a kubelet is connected.
+//
+// The package is a module of its own, because it needs client-go, which no other package of
+// Kubeparts links.
+//
+// # What it does
+//
+// [New] checks a [Config] and sends no request. [Cluster.Join] completes the config of an agent:
+//
+//	pods       the pods that are bound to the node, from a watch; the agent runs them together
+//	           with the pods of its other sources
+//	statuses   the agent sends each changed status as one patch to the API server; it removes a
+//	           deleted pod from the API server when no data of the pod is left on the node
+//	objects    ConfigMaps and Secrets to which pods refer, with one watch for each object in use
+//	tokens     tokens of service accounts, requested for a pod and refreshed when 80 % of their
+//	           life is over
+//	services   for the environment variables of containers
+//	classes    the runtime handlers of RuntimeClasses
+//	events     client-go's event recorder
+//
+// [Cluster.Run] runs the agent. At the same time, it registers the node, reports the node's status
+// when it has changed and every five minutes, renews the node's lease every ten seconds, and
+// creates and deletes the mirror pods of static pods.
+//
+// Package certificates requests and rotates the certificates of the node, and package access lets
+// the API server decide about the users of the kubelet API. The program cmd/cluster-agent uses all
+// three packages. The API server adds the overhead and the scheduling constraints of a RuntimeClass
+// to pods, so this package does not handle them.
+//
+// # What you supply
+//
+// You supply a client of the API server with the permissions of a node, the name of the node, and
+// an [agent.Config]:
+//
+//	c, err := cluster.New(cluster.Config{Client: clientset, NodeName: "node1"})
+//	err = c.Join(&config)
+//	a, err := agent.New(config)
+//	err = c.Run(ctx, a)
+//
+// Fields of the node's status that the agent does not know, such as the port of the kubelet's API,
+// are set by the field NodeStatus of the agent's config.
+//
+// # What it guarantees
+//
+//  1. The agent stops no pod because of an error of the API server, an incomplete list, or a watch
+//     that ends. But a complete list without pods stops all pods of the API server.
+//  2. The newest version of each pod reaches the agent. Intermediate versions may be skipped.
+//  3. A status is written only to the pod for which it was computed, never to a new pod of the same
+//     name. The same is true for the status of the node.
+//  4. Conditions, labels, annotations, taints and extended resources that other clients write are
+//     kept.
+//  5. An object is requested only if a pod of the node uses it. It is in memory until the last pod
+//     that used it has been removed from the node.
+//  6. While the API server can't be reached, pods run on with the objects and tokens that are
+//     known. An agent that starts meanwhile manages the pods in [Config].State. It restarts their
+//     containers, but not containers with environment variables from a ConfigMap or Secret, because
+//     these are not stored.
+//  7. A mirror pod is deleted only when all sources of the agent have defined their pods.
+//  8. A request about the node, its lease or a pod's status has a timeout, and delays no other pod
+//     if it hangs.
+//
+// # Goroutines and locking
+//
+// Run starts one goroutine each for the node, the lease, the mirror pods, and each watch. It stops
+// them after the agent has stopped, joins them, and returns the agent's error. The goroutines of
+// client-go's event recorder end soon afterwards; events that were not sent by then are lost.
+//
+// All methods are safe for concurrent use. The goroutines of the agent call the functions and
+// interfaces that Join puts into the config of the agent.
+//
+// # Differences from the kubelet
+//
+//   - The watch of a ConfigMap or a Secret lasts as long as a pod uses the object; the kubelet stops
+//     watching an object that was not read for some minutes.
+//   - A change of a ConfigMap or a Secret reaches the volumes of pods at once; in the kubelet it
+//     takes up to a minute.
+//   - A pod waits up to three seconds for a ConfigMap or a Secret that is requested for the first
+//     time, and the error has the cause; the kubelet waits for one second and reports a timeout.
+//   - A changed condition of the node is reported at once; the kubelet reports it at the next check,
+//     up to ten seconds later, except when the node starts or shuts down.
+//   - The first report waits up to five seconds until the node is ready; a restarted kubelet may
+//     report for a moment that the node is not ready.
+//   - A patch of the node's status has the UID of the node as a precondition; the kubelet's has none.
+//   - The extended resources of a node whose machine was replaced are not set to 0. A program whose
+//     devices are gone reports them with a capacity of 0.
+//   - The kubelet stores no pods of the API server. If it starts while the API server can't be
+//     reached, the pods run on without probes and restarts.
+//   - The annotation volumes.kubernetes.io/controller-managed-attach-detach is not set, because no
+//     volume is attached by a controller.
+//   - Mirror pods are compared with static pods after each change; the kubelet compares them when it
+//     syncs the static pod. So here the deleted mirror pod of a static pod that has ended is created
+//     again.
+//
+// # Testing your code with it
+//
+// The fake clientset of client-go is enough to run pods, as the example shows. The fake clientset
+// does not check preconditions, and ignores field selectors. For tests that depend on these, use a
+// test server of net/http/httptest or an API server. An agent on a fakecri.Node needs no container
+// runtime.
+package cluster
