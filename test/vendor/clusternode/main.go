@@ -25,32 +25,32 @@ import (
 )
 
 func main() {
-	var o options
-	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the credentials of the node")
-	flag.StringVar(&o.nodeName, "node-name", "", "name of the node")
-	flag.StringVar(&o.runtime, "runtime", "", "address of the container runtime")
-	flag.StringVar(&o.root, "root", "", "folder of the agent")
-	flag.StringVar(&o.tenant, "tenant", "", "namespace whose pods may run")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintf(os.Stderr, "clusternode: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-type options struct{ kubeconfig, nodeName, runtime, root, tenant string }
-
-// run runs the node until ctx is done.
-func run(ctx context.Context, o options) (err error) {
+// run runs the node with the options of the command line until ctx is done.
+func run(ctx context.Context, args []string) (err error) {
+	flags := flag.NewFlagSet("clusternode", flag.ContinueOnError)
+	kubeconfig := flags.String("kubeconfig", "", "file with the credentials of the node")
+	nodeName := flags.String("node-name", "", "name of the node")
+	endpoint := flags.String("runtime", "", "address of the container runtime")
+	root := flags.String("root", "", "folder of the agent")
+	namespace := flags.String("tenant", "", "namespace whose pods may run")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	runtime, err := criclient.New(criclient.Config{Endpoint: o.runtime})
+	runtime, err := criclient.New(criclient.Config{Endpoint: *endpoint})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
-	credentials, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	credentials, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -58,17 +58,20 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	node, err := cluster.New(cluster.Config{Client: client, NodeName: o.nodeName, Logger: log})
+	return join(ctx, client, tenant(*namespace), agent.Config{NodeName: *nodeName, Runtime: runtime, Lister: runtime.Lister(), Root: *root, Logger: log})
+}
+
+// join runs an agent as a node of the cluster until ctx is done.
+func join(ctx context.Context, client kubernetes.Interface, allowed tenant, config agent.Config) error {
+	node, err := cluster.New(cluster.Config{Client: client, NodeName: config.NodeName, Logger: config.Logger})
 	if err != nil {
 		return err
 	}
 	stock := newDongles("a", "b")
-	config := agent.Config{
-		Name: "clusternode", NodeName: o.nodeName, Runtime: runtime, Lister: runtime.Lister(), Root: o.root, Logger: log,
-		Allocators: []resources.Allocator{stock},
-		NodeStatus: stock.offer,
-		Admission:  []lifecycle.NamedHandler{{Name: "tenant", Handler: tenant(o.tenant)}},
-	}
+	config.Name = "clusternode"
+	config.Allocators = []resources.Allocator{stock}
+	config.NodeStatus = stock.offer
+	config.Admission = []lifecycle.NamedHandler{{Name: "tenant", Handler: allowed}}
 	if err := node.Join(&config); err != nil {
 		return err
 	}
