@@ -84,10 +84,22 @@ func up() error {
 	if err := writeConfig(dir); err != nil {
 		return err
 	}
-	if err := startAgent("--kubeconfig", filepath.Join(dir, "node.kubeconfig")); err != nil {
+	if err := startNode(); err != nil {
 		return err
 	}
 	return awaitNode()
+}
+
+// startNode starts the agent of the node: cluster-agent, or the kubelet if KPCLUSTER_NODE has this name.
+func startNode() error {
+	switch name := os.Getenv("KPCLUSTER_NODE"); name {
+	case "", "cluster-agent":
+		return startAgent("--kubeconfig", filepath.Join(bed.env["KPCLUSTER_DIR"], "node.kubeconfig"))
+	case "kubelet":
+		return startKubelet()
+	default:
+		return fmt.Errorf("KPCLUSTER_NODE=%s: neither cluster-agent nor kubelet", name)
+	}
 }
 
 // writeConfig writes the configuration file of the agent.
@@ -112,10 +124,10 @@ resolvConf: %[5]s
 staticPodPath: %[1]s/manifests
 fileCheckFrequency: 1s
 podLogsDir: %[1]s/logs
-cgroupRoot: /kpcluster
+cgroupRoot: /%[6]s
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, nodefs.inodesFree: 1%%, imagefs.available: 1%%, imagefs.inodesFree: 1%%}
 imageGCHighThresholdPercent: 100
-`, dir, bed.env["CRI_SOCKET"], bed.env["CLUSTER_CA"], bed.env["CLUSTER_DNS"], resolv), 0o600))
+`, dir, bed.env["CRI_SOCKET"], bed.env["CLUSTER_CA"], bed.env["CLUSTER_DNS"], resolv, bed.env["KPCLUSTER_NETNS"]), 0o600))
 }
 
 // startAgent starts cluster-agent in the network namespace of the bed.
@@ -125,6 +137,25 @@ func startAgent(credentials ...string) error {
 		filepath.Join(dir, "cluster-agent"), "--config", filepath.Join(dir, "kubelet.yaml"), "--root-dir", filepath.Join(dir, "root"),
 		"--hostname-override", bed.env["NODE_NAME"], "--node-ip", bed.env["NODE_IP"], "--v", "4",
 	}, credentials...)...)
+}
+
+// startKubelet starts the real kubelet as the node, with the configuration of the agent.
+func startKubelet() error {
+	if err := script("./kubelet.sh"); err != nil {
+		return err
+	}
+	dir := bed.env["KPCLUSTER_DIR"]
+	config, err := os.ReadFile(filepath.Join(dir, "kubelet.yaml"))
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "real-kubelet.yaml")
+	config = append(config, "failCgroupV1: false\nfailSwapOn: false\ncgroupDriver: cgroupfs\n"...)
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return err
+	}
+	return startProgram(filepath.Join(bed.env["PROGRAMS"], "kubelet"), "--config", file, "--root-dir", filepath.Join(dir, "kubelet"), "--cert-dir", filepath.Join(dir, "kubelet"),
+		"--kubeconfig", filepath.Join(dir, "node.kubeconfig"), "--hostname-override", bed.env["NODE_NAME"], "--node-ip", bed.env["NODE_IP"], "--v", "2")
 }
 
 // startProgram starts the agent of the node in the network namespace of the bed.

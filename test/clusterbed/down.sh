@@ -19,11 +19,11 @@ stop() {
 }
 
 [ -d "$DIR" ] || exit 0
-for name in agent scheduler controllers apiserver etcd; do stop "$name"; done
+for name in agent registry scheduler controllers apiserver etcd; do stop "$name"; done
 [ ! -e "$DIR/cri" ] || inside "$here/../testbed/cri-down.sh" ${1:+"$1"} "$DIR/cri"
 # Unmount the volumes of the node.
 awk -v dir="$DIR/" 'index($5, dir) == 1 {print $5}' /proc/self/mountinfo | sort -r | while read -r m; do umount -l "$m"; done
-find /sys/fs/cgroup -depth -type d -path "*/kpcluster*" -exec rmdir {} + 2>/dev/null
+find /sys/fs/cgroup -depth -type d -path "*/$NETNS*" -exec rmdir {} + 2>/dev/null
 [ ! -e "$DIR/made-netns" ] || ip netns del "$NETNS"
 rm -f "$DIR/made-netns" "$DIR/env"
 [ "${1:-}" != --purge ] || rm -rf --one-file-system "$DIR"

@@ -26,36 +26,11 @@ packages() {
 	"${install[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${install[@]}" >/dev/null; }
 }
 
-# wrap writes the module from which the programs of Kubernetes are built. The go.mod of Kubernetes
-# replaces its staging modules by folders; this module replaces them by their published versions.
-wrap() {
-	local dir=$CACHE/wrap-$KUBERNETES mod
-	[ ! -e "$dir/go.mod" ] || return 0
-	mkdir -p "$dir"
-	mod=$(cd / && go mod download -json "k8s.io/kubernetes@$KUBERNETES" | sed -n 's/.*"GoMod": "\(.*\)",*/\1/p')
-	{
-		echo "module example.com/wrap"
-		sed -n 's/^\(go [0-9].*\)$/\1/p; s/^\(godebug .*\)$/\1/p' "$mod"
-		echo "require k8s.io/kubernetes $KUBERNETES"
-		sed -n 's#^[[:space:]]*\(k8s.io/[a-z0-9-]*\) => \./staging/.*#\1#p' "$mod" | sort -u |
-			while read -r m; do echo "replace $m => $m v0.${KUBERNETES#v1.}"; done
-	} >"$dir/go.mod.new"
-	mv "$dir/go.mod.new" "$dir/go.mod"
-}
-
-# programs fills the cache, once for each version.
+# programs fills the cache.
 programs() {
-	local p v=k8s.io/component-base/version
-	mkdir -p "$BIN"
-	for p in kubectl kube-apiserver kube-scheduler kube-controller-manager; do
-		[ ! -x "$BIN/$p" ] || continue
-		say "building $p $KUBERNETES (minutes, once)"
-		wrap
-		(cd "$CACHE/wrap-$KUBERNETES" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -ldflags "-s -w -X $v.gitVersion=$KUBERNETES -X $v.gitMajor=1 -X $v.gitMinor=36" \
-			-o "$BIN/$p.new" "k8s.io/kubernetes/cmd/$p")
-		mv "$BIN/$p.new" "$BIN/$p"
-	done
-	"$here/../testbed/cri-up.sh" --prepare
+	local p
+	for p in kubectl kube-apiserver kube-scheduler kube-controller-manager; do program "$p" "k8s.io/kubernetes/cmd/$p"; done
+	"$here/../testbed/cri-up.sh" --prepare >/dev/null
 }
 
 # network creates the namespace, and the bridge with the node's address.
@@ -121,15 +96,6 @@ rules: [{level: Metadata, users: ["system:node:$NODE"]}, {level: None}]
 C
 }
 
-# start NAME WORD... starts a daemon in the namespace.
-start() {
-	local name=$1
-	shift
-	ours "$name" >/dev/null && return
-	setsid nsenter "--net=/run/netns/$NETNS" "$@" </dev/null >>"$DIR/log/$name.log" 2>&1 &
-	echo $! >"$DIR/$name.pid"
-}
-
 # await NAME WORD... waits until a command succeeds. NAME is the daemon to which the command
 # sends requests.
 await() {
@@ -170,7 +136,7 @@ export KUBECONFIG=$DIR/admin.kubeconfig PATH=$BIN:\$PATH
 exec nsenter --net=/run/netns/$NETNS "\$@"
 C
 	chmod +x "$DIR/inside"
-	printf '%s=%s\n' KPCLUSTER_DIR "$DIR" KPCLUSTER_NETNS "$NETNS" NODE_NAME "$NODE" NODE_IP "$NODE_IP" CLUSTER_DNS "$DNS_IP" \
+	printf '%s=%s\n' KPCLUSTER_DIR "$DIR" KPCLUSTER_NETNS "$NETNS" PROGRAMS "$BIN" NODE_NAME "$NODE" NODE_IP "$NODE_IP" CLUSTER_DNS "$DNS_IP" \
 		CLUSTER_CA "$PKI/ca.crt" RUN_INSIDE "$DIR/inside" CRI_SOCKET "$DIR/cri/containerd.sock" >"$DIR/env"
 }
 

@@ -236,7 +236,8 @@ plugins_of_version_2() {
 C
 }
 
-# runtimes names both runtime handlers in the configuration of the plugin.
+# runtimes names the runtime handlers in the configuration of the plugin. Kubernetes' own specs require
+# a handler with the name test-handler.
 runtimes() {
 	local handler binary root
 	while read -r handler binary root; do
@@ -251,6 +252,7 @@ C
 	done <<C
 runc $(command -v runc) runc
 newer $RUNCNEW/runc runc-newer
+test-handler $(command -v runc) runc-test
 C
 }
 
@@ -332,7 +334,7 @@ exec 9>"$CACHE/lock"
 flock 9
 packages
 programs
-[ -z "$PREPARE" ] || { say "cache ready: $CACHE" && exit 0; }
+[ -z "$PREPARE" ] || { say "cache ready: $CACHE" && echo "KPBED_BIN=$BED/bin" && exit 0; }
 directory
 exec 9>&- # otherwise containerd would inherit and hold the lock
 if up; then

@@ -54,8 +54,12 @@ func render(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	runs, err := os.ReadFile(filepath.Join(root, "test", "clusterbed", "testdata", "runs.md"))
+	if err != nil {
+		return nil, err
+	}
 	return map[string]string{
-		pagePath:   page(results),
+		pagePath:   page(results, string(runs)),
 		readmePath: withLine(string(readme), readmeLine(results)),
 	}, nil
 }

@@ -38,7 +38,8 @@ func sample() []result {
 }
 
 func TestPage_CountsRulesByClass(t *testing.T) {
-	text := page(sample())
+	text := page(sample(), "| the runs |\n")
+	require.Contains(t, text, "| the runs |\n\n## How to repeat")
 	require.Contains(t, text, "| [toy](#toy) | 1,200 | 34,567 | 1,234,567 | 1: 2,000 | 1: 1 | – |")
 	require.Contains(t, text, "- **later** (deliberate, 2,000 times): Ours waits.\n- **a|b** (kubelet defect, once): Ours counts once.\n")
 	require.Contains(t, text, "20 mutations drawn from 30: 20 found. ([table](../test/peer/toy/testdata/mutations.txt))")

@@ -13,8 +13,8 @@ func classes() []judge.Class {
 	return []judge.Class{judge.Deliberate, judge.KubeletDefect, judge.ArbitraryOrder}
 }
 
-// page returns docs/how-we-know.md.
-func page(results []result) string {
+// page returns docs/how-we-know.md. The runs are a table of runs of Kubernetes' own specs.
+func page(results []result, runs string) string {
 	var b strings.Builder
 	b.WriteString(`# How we know that a manager decides as the kubelet does
 
@@ -48,6 +48,13 @@ The last three columns give the number of rules of each class, and how many diff
 - *kubelet defect*: our package does not repeat a defect of the kubelet.
 - *arbitrary order*: the kubelet's own result depends on chance, such as the order of a map.
 
+## Kubernetes' own specs
+
+Kubernetes has specs for nodes, with the label NodeConformance. ` + "`make conformance`" + ` starts a real cluster with cluster-agent as its only node, and runs the
+specs with the unchanged program e2e.test of Kubernetes 1.36.3: all that pass with the kubelet on this machine, 249 of 250
+([list](../test/clusterbed/testdata/specs.txt)). The other spec needs a kernel with dummy interfaces. ` + "`make conformance NODE=kubelet`" + ` runs them with the kubelet.
+
+` + runs + `
 ## How to repeat the comparisons
 
 ` + "    make peer                     # fixed seeds, about three minutes\n" +

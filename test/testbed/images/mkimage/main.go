@@ -34,7 +34,7 @@ func run(args []string) error {
 	flags.Func("entrypoint", "one word of the entry point", appendTo(&img.Entrypoint))
 	flags.Func("cmd", "one word of the default arguments", appendTo(&img.Cmd))
 	flags.Func("env", "KEY=VALUE", appendTo(&img.Env))
-	flags.Func("file", "SRC:DST, an executable that is copied in", files.addFile)
+	flags.Func("file", "SRC:DST[:MODE], a file that is copied in, with the mode 0755 by default", files.addFile)
 	flags.Func("text", "DST=CONTENT, a small file", files.addText)
 	flags.Func("dir", "DST:MODE, a directory", files.addDir)
 	flags.Func("link", "DST=TARGET, a symbolic link", files.addLink)
@@ -61,13 +61,21 @@ func appendTo(list *[]string) func(string) error {
 func (l layer) addFile(s string) error {
 	src, dst, ok := strings.Cut(s, ":")
 	if !ok {
-		return errors.New("not SRC:DST")
+		return errors.New("not SRC:DST[:MODE]")
+	}
+	mode := int64(0o755)
+	if name, octal, ok := strings.Cut(dst, ":"); ok {
+		n, err := strconv.ParseInt(octal, 8, 64)
+		if err != nil {
+			return err
+		}
+		dst, mode = name, n
 	}
 	data, err := os.ReadFile(src)
 	if err != nil {
 		return err
 	}
-	l.add(dst, entry{kind: tar.TypeReg, mode: 0o755, data: data})
+	l.add(dst, entry{kind: tar.TypeReg, mode: mode, data: data})
 	return nil
 }
 

@@ -58,8 +58,20 @@ func TestLayerHoldsParentsBeforeChildren(t *testing.T) {
 	}
 }
 
+func TestFilesHaveAMode(t *testing.T) {
+	files := layer{}
+	for _, file := range []string{os.Args[0] + ":/program", os.Args[0] + ":/setuid:6755"} {
+		if err := files.addFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := []int64{files["program"].mode, files["setuid"].mode}; !slices.Equal(got, []int64{0o755, 0o6755}) {
+		t.Fatalf("modes %o", got)
+	}
+}
+
 func TestWrongCallsAreRefused(t *testing.T) {
-	for _, args := range []string{"-o x", "-o x -name n -file missing", "-o x -name n -dir /tmp:9", "-o x -name n -link y"} {
+	for _, args := range []string{"-o x", "-o x -name n -file missing", "-o x -name n -file /dev/null:/a:9", "-o x -name n -dir /tmp:9", "-o x -name n -link y"} {
 		if err := run(strings.Fields(args)); err == nil {
 			t.Errorf("invalid arguments were accepted: %q", args)
 		}

@@ -1,0 +1,167 @@
+//go:build cluster
+
+package clusterbed_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// spec is one of Kubernetes' own specs.
+type spec struct {
+	name    string
+	seconds float64 // the time with the kubelet as the node
+}
+
+// TestSpecs runs Kubernetes' own specs for nodes, with the unchanged program e2e.test: those that
+// take the kubelet at most ten seconds, or all if KPCLUSTER_SPECS is "all", or those whose name
+// matches the regular expression KPCLUSTER_SPECS.
+func TestSpecs(t *testing.T) {
+	specs, err := readSpecs("testdata/specs.txt")
+	require.NoError(t, err)
+	switch selected := os.Getenv("KPCLUSTER_SPECS"); selected {
+	case "all":
+	case "":
+		specs = slices.DeleteFunc(specs, func(s spec) bool { return s.seconds > 10 })
+	default:
+		match, err := regexp.Compile(selected)
+		require.NoError(t, err)
+		specs = slices.DeleteFunc(specs, func(s spec) bool { return !match.MatchString(s.name) })
+	}
+	require.NotEmpty(t, specs)
+	require.NoError(t, script("./specs.sh"))
+
+	results := filepath.Join(bed.env["KPCLUSTER_DIR"], "specs")
+	require.NoError(t, os.RemoveAll(results))
+	require.NoError(t, os.MkdirAll(results, 0o700))
+	began := time.Now()
+	runErr := runSpecs(results, specs)
+	took := time.Since(began)
+	failures, err := failedSpecs(filepath.Join(results, "report.json"), specs)
+	require.NoError(t, err, "%v; the output is in %s", runErr, results)
+	t.Logf("%d of %d specs passed in %.0f s", len(specs)-len(failures), len(specs), took.Seconds())
+	if os.Getenv("KPCLUSTER_SPECS") == "all" {
+		require.NoError(t, record(len(specs)-len(failures), len(specs), took))
+	}
+	require.Empty(t, failures, "the output is in %s", results)
+	require.NoError(t, runErr)
+}
+
+// record appends a row about a run to the table that docs/how-we-know.md includes.
+func record(passed, specs int, took time.Duration) error {
+	f, err := os.OpenFile("testdata/runs.md", os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	commit, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return fmt.Errorf("git describe: %w", err)
+	}
+	_, err = fmt.Fprintf(f, "| %s | %s | %s | %s | %d of %d | %.0f min |\n", cmp.Or(os.Getenv("KPCLUSTER_NODE"), "cluster-agent"), time.Now().Format(time.DateOnly), strings.TrimSpace(string(commit)), machine(), passed, specs, took.Minutes())
+	return err
+}
+
+// machine describes the machine.
+func machine() string {
+	model := "unknown CPU"
+	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if _, rest, found := strings.Cut(string(data), "model name\t: "); found {
+			model, _, _ = strings.Cut(rest, "\n")
+		}
+	}
+	return fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), model)
+}
+
+// readSpecs reads a list of specs: a line for each spec, with seconds, a tab and its name. Lines with #
+// are comments.
+func readSpecs(file string) ([]spec, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var specs []spec
+	for line := range strings.Lines(string(data)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		seconds, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		n, err := strconv.ParseFloat(seconds, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		specs = append(specs, spec{name: name, seconds: n})
+	}
+	return specs, nil
+}
+
+// runSpecs runs specs, eight at a time because a spec mostly waits, and writes report.json and run.log
+// to a folder.
+func runSpecs(folder string, specs []spec) error {
+	dir := bed.env["KPCLUSTER_DIR"]
+	names := make([]string, len(specs))
+	for i, s := range specs {
+		names[i] = regexp.QuoteMeta(s.name)
+	}
+	log, err := os.Create(filepath.Join(folder, "run.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c := exec.Command(bed.env["RUN_INSIDE"], "ginkgo", "--no-color", "--procs=8", "--timeout=3h", "--poll-progress-after=10m", "--keep-going",
+		"--json-report=report.json", "--output-dir="+folder, "--focus=("+strings.Join(names, "|")+")$", filepath.Join(bed.env["PROGRAMS"], "e2e.test"), "--",
+		"--kubeconfig="+filepath.Join(dir, "admin.kubeconfig"), "--provider=skeleton", "--num-nodes=1", "--allowed-not-ready-nodes=0", "--node-os-distro=debian",
+		"--kubectl-path="+filepath.Join(bed.env["PROGRAMS"], "kubectl"), "--kubelet-root-dir="+filepath.Join(dir, "root"),
+		"--container-runtime-endpoint=unix://"+bed.env["CRI_SOCKET"], "--dump-logs-on-failure=true", "--dns-domain=cluster.local", "--e2e-output-dir="+folder)
+	c.Dir, c.Stdout, c.Stderr = folder, log, log
+	return c.Run()
+}
+
+// failedSpecs returns the names of the specs that did not pass according to a report of ginkgo, with the
+// reason. A spec that is missing in the report did not pass.
+func failedSpecs(report string, specs []spec) (map[string]string, error) {
+	data, err := os.ReadFile(report)
+	if err != nil {
+		return nil, err
+	}
+	var suites []struct {
+		SpecReports []struct {
+			ContainerHierarchyTexts []string
+			LeafNodeText, State     string
+			Failure                 struct{ Message string }
+		}
+	}
+	if err := json.Unmarshal(data, &suites); err != nil {
+		return nil, fmt.Errorf("%s: %w", report, err)
+	}
+	failures := map[string]string{}
+	for _, s := range specs {
+		failures[s.name] = "not in the report"
+	}
+	for _, suite := range suites {
+		for _, r := range suite.SpecReports {
+			name := strings.Join(append(r.ContainerHierarchyTexts, r.LeafNodeText), " ")
+			switch _, selected := failures[name]; {
+			case !selected:
+			case r.State == "passed":
+				delete(failures, name)
+			default:
+				failures[name] = r.State + ": " + r.Failure.Message
+			}
+		}
+	}
+	return failures, nil
+}
