@@ -260,6 +260,38 @@ func TestTokens_RefreshFails(t *testing.T) {
 	})
 }
 
+// The Node authorizer permits the request for the token of a pod some time after the pod was bound.
+// The pod starts at once then.
+func TestTokens_ForbiddenAtFirst(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.put("configmaps", configMap("kube-root-ca.crt", "authority"))
+		b.start()
+		after(5 * time.Second)
+		forbidFor := func(d time.Duration) {
+			end := time.Now().Add(d)
+			b.failing(func(_ *http.Request, q request) error {
+				if q.resource == "serviceaccounts" && time.Now().Before(end) {
+					return apierrors.NewForbidden(corev1.Resource("serviceaccounts/token"), q.name, errors.New("no relationship found"))
+				}
+				return nil
+			})
+		}
+		forbidFor(time.Second)
+		b.put("pods", projectedToken("a"))
+		after(2 * time.Second)
+		require.Equal(b.t, []string{"a"}, b.running())
+
+		forbidFor(time.Hour)
+		b.forget()
+		b.put("pods", projectedToken("b"))
+		after(4 * time.Second)
+		require.Equal(b.t, []string{"a"}, b.running())
+		require.Len(b.t, b.sent("create serviceaccounts"), 6, "the pause between two requests doubles, and the volume fails after three seconds")
+		require.Equal(b.t, 1, b.recorded("FailedMount"))
+	})
+}
+
 // A token that is valid for a year is refreshed every day.
 func TestTokens_LongLivedTokens(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -19,6 +20,8 @@ const (
 	maxTokenAge = 24 * time.Hour
 	// maxTokenJitter is the maximum random time by which a token is refreshed earlier.
 	maxTokenJitter = 10 * time.Second
+	// firstTokenWait is the time after which a forbidden request is repeated the first time. It doubles.
+	firstTokenWait = 50 * time.Millisecond
 )
 
 // tokens requests tokens of service accounts and caches them until 80 % of their life is over.
@@ -57,7 +60,11 @@ func (t *tokens) token(ctx context.Context, pod *corev1.Pod, request *authentica
 	if old != nil && t.cfg.Clock.Now().Before(t.refreshAt(old)) {
 		return old, nil
 	}
-	next, err := t.cfg.Client.CoreV1().ServiceAccounts(k.namespace).CreateToken(ctx, k.serviceAccount, request, metav1.CreateOptions{})
+	var patience time.Duration
+	if old == nil {
+		patience = objectTimeout
+	}
+	next, err := t.request(ctx, k, request, patience)
 	switch {
 	case err == nil:
 		t.mu.Lock()
@@ -70,6 +77,20 @@ func (t *tokens) token(ctx context.Context, pod *corev1.Pod, request *authentica
 		return old, nil
 	default:
 		return nil, fmt.Errorf("request a token of service account %s/%s: %w", k.namespace, k.serviceAccount, err)
+	}
+}
+
+// request requests a token. If the request is forbidden, it is repeated until the patience is over,
+// because the Node authorizer permits it only some time after the pod was bound to the node.
+func (t *tokens) request(ctx context.Context, k tokenKey, request *authenticationv1.TokenRequest, patience time.Duration) (*authenticationv1.TokenRequest, error) {
+	end := t.cfg.Clock.Now().Add(patience)
+	for wait := firstTokenWait; ; wait *= 2 {
+		token, err := t.cfg.Client.CoreV1().ServiceAccounts(k.namespace).CreateToken(ctx, k.serviceAccount, request, metav1.CreateOptions{})
+		next := t.cfg.Clock.Now().Add(wait)
+		if !apierrors.IsForbidden(err) || next.After(end) {
+			return token, err
+		}
+		sleepUntil(ctx, t.cfg.Clock, next)
 	}
 }
 

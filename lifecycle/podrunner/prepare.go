@@ -16,10 +16,9 @@ import (
 
 // Event reasons for failed preparations of a pod, the same as the kubelet's.
 const (
-	failedMount       = "FailedMount"
-	failedPodCgroup   = "FailedToCreatePodContainer"
-	failedSandbox     = "FailedCreatePodSandBox"
-	containerCreating = "ContainerCreating"
+	failedMount     = "FailedMount"
+	failedPodCgroup = "FailedToCreatePodContainer"
+	failedSandbox   = "FailedCreatePodSandBox"
 )
 
 // prepareNode prepares on the node what the pod's containers need, once per
@@ -61,8 +60,12 @@ func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 // of the pod can start.
 func (t *podSync) prepareFailed(a Actions, reason, message string, err error) error {
 	t.event(t.pod, corev1.EventTypeWarning, reason, "%s", message)
+	waiting := "ContainerCreating" // the kubelet's reasons of containers before their first start
+	if len(t.pod.Spec.InitContainers) > 0 {
+		waiting = "PodInitializing"
+	}
 	for _, s := range a.Start {
-		_ = t.recordFailure(s.Name, &startError{reason: containerCreating, message: message}) // the returned error covers all containers
+		_ = t.recordFailure(s.Name, &startError{reason: waiting, message: message}) // the returned error covers all containers
 	}
 	return fmt.Errorf("prepare pod %s: %w", podName(t.pod), err)
 }

@@ -171,6 +171,17 @@ func TestSyncPod_FailedMountStopsTheWholePod(t *testing.T) {
 	require.True(t, s.look(pod.UID).Running())
 }
 
+// The reason is the one that a container of such a pod has before its first start.
+func TestSyncPod_FailedMountOfAPodWithInitContainers(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := mounting(podOf(nil, "app"), "data")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "job"}}
+	s.volumes.err = errors.New("no")
+	require.Error(t, s.sync(pod))
+	require.Equal(t, map[string]corev1.ContainerStateWaiting{"init": {Reason: "PodInitializing", Message: "no"}}, s.runner.Waiting(pod.UID))
+}
+
 func TestSyncPod_MissingVolumesDoNotKillRunningContainers(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)

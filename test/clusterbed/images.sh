@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 reference() {
 	local registry=registry.k8s.io/e2e-test-images
 	[ "$1" != Pause ] || registry=registry.k8s.io
-	sed -nE "s#^\s*configs\[$1\] = Config\{[a-zA-Z.]*, \"([^\"]+)\", \"([^\"]+)\"\}.*#$registry/\1:\2#p" "$SOURCES/test/utils/image/manifest.go"
+	sed -nE "s#^\s*configs\[$1\] = Config\{[a-zA-Z0-9.]*, \"([^\"]+)\", \"([^\"]+)\"\}.*#$registry/\1:\2#p" "$SOURCES/test/utils/image/manifest.go"
 }
 
 # image FILE ID OPTION... builds an image.
@@ -112,7 +112,7 @@ unpack
 OUT=$CACHE/images-$(cat "$0" "$PROGRAMS/envshell" "$PROGRAMS/mkimage" "$BIN/agnhost" | sha256sum | cut -c1-12)
 if [ ! -e "$OUT/done" ]; then
 	say "building the images"
-	rm -rf "$OUT"
+	rm -rf "$CACHE"/images-*
 	mkdir "$OUT"
 	image pause Pause -file "$PROGRAMS/pause:/pause" -entrypoint /pause -user 65535:65535 -env GOMAXPROCS=1
 	agnhost

@@ -21,10 +21,14 @@ func failureRules() []rule {
 				if request != "container" || s.Kubelet != "" || !strings.HasPrefix(ourFact(s, "event FailedCreatePodSandBox"), "Warning: ") {
 					return false
 				}
-				if field == "reason" {
-					return s.Ours == "ContainerCreating"
+				waiting := "ContainerCreating"
+				if len(pod(s).Spec.InitContainers) > 0 {
+					waiting = "PodInitializing"
 				}
-				return field == "message" && ourFact(s, "container "+name+"/reason") == "ContainerCreating" &&
+				if field == "reason" {
+					return s.Ours == waiting
+				}
+				return field == "message" && ourFact(s, "container "+name+"/reason") == waiting &&
 					"Warning: "+s.Ours == ourFact(s, "event FailedCreatePodSandBox")
 			},
 		},
