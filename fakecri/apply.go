@@ -92,10 +92,15 @@ func programKey(ref imageref.Ref, command string) string {
 	return ref.String() + " " + command
 }
 
-// program returns the program of a container. It tries the image name that the user
-// specified, then the image name in the config, then the tags of the image. For each name,
-// a program for the container's command has precedence over the program of the image.
-func (n *Node) program(config *runtimeapi.ContainerConfig, img *image) *Program {
+// program returns the program of a container. It tries ProgramFor, then the image name that
+// the user specified, then the image name in the config, then the tags of the image. For each
+// name, a program for the container's command has precedence over the program of the image.
+func (n *Node) program(config *runtimeapi.ContainerConfig, img *image) (*Program, error) {
+	if n.cfg.ProgramFor != nil {
+		if p := n.cfg.ProgramFor(config); p != nil {
+			return p.clone(), p.Validate()
+		}
+	}
 	command := strings.Join(slices.Concat(config.GetCommand(), config.GetArgs()), " ")
 	spec := config.GetImage()
 	for _, name := range append([]string{spec.GetUserSpecifiedImage(), spec.GetImage()}, img.tags...) {
@@ -104,11 +109,11 @@ func (n *Node) program(config *runtimeapi.ContainerConfig, img *image) *Program 
 			continue
 		}
 		if p, ok := n.programs[programKey(ref, command)]; ok {
-			return p
+			return p, nil
 		}
 		if p, ok := n.programs[ref.String()]; ok {
-			return p
+			return p, nil
 		}
 	}
-	return n.idle
+	return n.idle, nil
 }

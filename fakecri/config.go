@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -31,6 +32,12 @@ type Config struct {
 	// The program then applies only to containers with this command. Containers of an image
 	// without a program have the zero [Program], which runs for ever and exits at SIGTERM.
 	Programs map[string]Program
+	// ProgramFor returns the program of a container that is being created, for programs that
+	// do not depend on one image, such as a program for a command in any image. If it returns
+	// nil, Programs defines the program. If the program is invalid, CreateContainer returns an
+	// error. The node calls ProgramFor with its lock held, so ProgramFor must not call the
+	// node. It must not modify its argument. Optional.
+	ProgramFor func(*runtimeapi.ContainerConfig) *Program
 	// Disk is the filesystem with the images and the data that containers write.
 	Disk Disk
 	// PodNetwork is the IPv4 network of the pods' addresses, with a prefix of at most 30

@@ -86,9 +86,14 @@ func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config 
 		delete(n.reserved, name)
 		return "", errNotFound("failed to resolve image %q: not found", config.GetImage().GetImage())
 	}
+	program, err := n.program(config, img)
+	if err != nil {
+		delete(n.reserved, name)
+		return "", errUnknown("the program of the container is invalid: %v", err)
+	}
 	c := &container{
 		id: id, seq: seq, name: name, object: object, pod: s, config: proto.CloneOf(config),
-		imageID: img.id, program: n.program(config, img), createdAt: n.stamp(),
+		imageID: img.id, program: program, createdAt: n.stamp(),
 	}
 	if dir := sandboxConfig.GetLogDirectory(); dir != "" && config.GetLogPath() != "" {
 		c.logPath = filepath.Join(dir, config.GetLogPath())

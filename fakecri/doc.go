@@ -6,16 +6,17 @@
 // A [Node] implements the RuntimeService and ImageManagerService interfaces of
 // k8s.io/cri-api, and [Node.Serve] offers the same node over gRPC, so a test can run the
 // agent in the test process or as a separate program. A [Program] for each image, or each
-// image and command, defines what the containers do: run for ever, exit after some time,
-// ignore SIGTERM, become healthy, serve HTTP, gRPC health or TCP, use CPU, memory and disk,
-// write logs. The node computes stats and metrics from the programs, and kills a program
-// that exceeds the memory limit of its container. Images have layers, which several images
-// can share, on a disk of limited size ([Node.FillDisk]). A [Pull] can take time, require
-// credentials or fail. Hooks such as [Node.Kill] and [Node.Reboot] make changes that happen
-// without a CRI call. [Node.Fail] makes calls fail, take time, hang or return wrong
-// responses, [Node.FailEvents] disturbs the event stream, [Node.StepClock] steps the wall
-// clock, and [Node.Calls] returns the calls of an agent. Package conformance checks the
-// node and real runtimes with the same tests.
+// image and command, or by Config.ProgramFor, defines what the containers do: run for
+// ever, exit after some time, ignore SIGTERM, become healthy, serve HTTP, gRPC health or
+// TCP, use CPU, memory and disk, write logs. The node computes stats and metrics from the
+// programs, and kills a program that exceeds the memory limit of its container. Images
+// have layers, which several images can share, on a disk of limited size
+// ([Node.FillDisk]). A [Pull] can take time, require credentials or fail. Hooks such as
+// [Node.Kill] and [Node.Reboot] make changes that happen without a CRI call. [Node.Fail]
+// makes calls fail, take time, hang or return wrong responses, [Node.FailEvents] disturbs
+// the event stream, [Node.StepClock] steps the wall clock, and [Node.Calls] returns the
+// calls of an agent. Package conformance checks the node and real runtimes with the same
+// tests.
 //
 // # What you supply
 //

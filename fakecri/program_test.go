@@ -177,6 +177,40 @@ func TestProgramByCommand(t *testing.T) {
 	require.Equal(t, running, b.status(plain).GetState())
 }
 
+func TestProgramFor(t *testing.T) {
+	b := newBed(t, func(c *fakecri.Config) {
+		c.ProgramFor = func(config *runtimeapi.ContainerConfig) *fakecri.Program {
+			switch strings.Join(config.GetCommand(), " ") {
+			case "fail":
+				return &fakecri.Program{Runtime: time.Second, ExitCode: 4}
+			case "broken":
+				return &fakecri.Program{Runtime: -1}
+			}
+			return nil
+		}
+	})
+	sandbox := b.pod("a")
+	create := func(name, command string) (string, error) {
+		config := containerConfig(name, "demo/job:1", 0)
+		config.Command = []string{command}
+		return b.CreateContainer(t.Context(), sandbox, config, podConfig("a", 0))
+	}
+	failing, err := create("a", "fail")
+	require.NoError(t, err)
+	require.NoError(t, b.StartContainer(t.Context(), failing))
+	other, err := create("b", "other")
+	require.NoError(t, err)
+	require.NoError(t, b.StartContainer(t.Context(), other))
+	b.clock.Step(time.Minute)
+	b.requireEnded(failing, 4, "Error", time.Second)
+	b.requireEnded(other, 0, "Completed", time.Second/2)
+
+	_, err = create("c", "broken")
+	requireCode(t, codes.Unknown, err, "the program of the container is invalid: field Runtime: -1ns is negative")
+	_, err = create("c", "fail")
+	require.NoError(t, err, "the name is not reserved")
+}
+
 func TestApply(t *testing.T) {
 	b := newBed(t)
 	_, before := b.start("a", "demo/web:1")

@@ -25,8 +25,9 @@
 //
 // Package certificates requests and rotates the certificates of the node, and package access lets
 // the API server decide about the users of the kubelet API. The program cmd/cluster-agent uses all
-// three packages. The API server adds the overhead and the scheduling constraints of a RuntimeClass
-// to pods, so this package does not handle them.
+// three packages. The program cmd/hollow-nodes runs many nodes in one process, on runtimes in
+// memory. The API server adds the overhead and the scheduling constraints of a RuntimeClass to pods,
+// so this package does not handle them.
 //
 // # What you supply
 //
