@@ -266,8 +266,8 @@ func (n *node) base(ctx context.Context) (*corev1.Node, error) {
 	}
 	cached, err := n.cached(ctx)
 	switch {
-	case err != nil && n.stored != nil && !apierrors.IsNotFound(err):
-		return n.stored, nil // the watch has not started yet
+	case err != nil && n.stored != nil:
+		return n.stored, nil // the watch has not started yet, or has not delivered the created node yet
 	case err != nil:
 		return nil, err
 	case n.stored != nil && isNewer(n.stored, cached):

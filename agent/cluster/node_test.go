@@ -75,6 +75,23 @@ func TestNode_IsRegisteredWithItsWholeStatus(t *testing.T) {
 	})
 }
 
+// The watch of the node begins before the node exists. The first report does not wait for its event.
+func TestNode_FirstReportDoesNotNeedTheWatch(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.failing(func(_ *http.Request, q request) error {
+			if q.String() == "create nodes" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		b.start()
+		after(time.Minute)
+		require.Equal(b.t, corev1.ConditionTrue, b.condition(corev1.NodeReady).Status)
+		require.Zero(b.t, b.logged("could not report the status of the node"))
+	})
+}
+
 func TestNode_UnchangedStatusIsReportedEveryFiveMinutes(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
