@@ -4,14 +4,11 @@ package clusterbed_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +23,7 @@ func TestAgent_OfAVendor(t *testing.T) {
 	program := filepath.Join(dir, "clusternode")
 	require.NoError(t, script("env", "CGO_ENABLED=0", "go", "build", "-C", "../vendor", "-p", "1", "-o", program, "./clusternode"))
 	require.NoError(t, stopAgent())
-	defer restart(t, "--kubeconfig", filepath.Join(dir, "node.kubeconfig"))
+	defer restart(t, credentials()...)
 	require.NoError(t, startProgram(program, "--kubeconfig", filepath.Join(dir, "node.kubeconfig"), "--node-name", bed.env["NODE_NAME"],
 		"--runtime", "unix://"+bed.env["CRI_SOCKET"], "--root", filepath.Join(dir, "vendor"), "--tenant", namespace(t)))
 	awaitField(t, "node/"+bed.env["NODE_NAME"], `.status.allocatable.example\.com/dongle`, "2")
@@ -59,20 +56,12 @@ func TestAgent_OfAVendor(t *testing.T) {
 	}
 }
 
-// restart restarts the agent with other flags.
-func restart(t *testing.T, flags ...string) {
-	t.Helper()
-	require.NoError(t, stopAgent())
-	require.NoError(t, startAgent(flags...))
-	require.NoError(t, awaitNode())
-}
-
 func TestAgent_RestartKeepsPods(t *testing.T) {
 	inNamespace(t)
 	apply(t, shell("a", "sleep 1000"))
 	awaitField(t, "pod/a", ".status.phase", "Running")
 	id := run(t, "get", "pod/a", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
-	restart(t, "--kubeconfig", filepath.Join(bed.env["KPCLUSTER_DIR"], "node.kubeconfig"))
+	restart(t, credentials()...)
 	await(t, "exec works again", func() bool {
 		out, err := kubectl(t.Context(), "", "-n", namespace(t), "exec", "a", "--", "echo", "ok")
 		return err == nil && out == "ok\n"
@@ -85,22 +74,14 @@ func TestAgent_RestartKeepsPods(t *testing.T) {
 func TestAgent_CertificatesFromTheCluster(t *testing.T) {
 	inNamespace(t)
 	dir := bed.env["KPCLUSTER_DIR"]
-	for name, role := range map[string]string{"bootstrap": "system:node-bootstrapper", "approve": "system:certificates.k8s.io:certificatesigningrequests:nodeclient"} {
-		apply(t, fmt.Sprintf(`
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: %s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %q}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:bootstrappers"}]
-`, name, role))
-	}
+	bindBootstrap(t)
 	kubeconfig := filepath.Join(dir, "requested.kubeconfig")
 	require.NoError(t, errors.Join(os.RemoveAll(kubeconfig), os.RemoveAll(filepath.Join(dir, "root", "pki"))), "of an earlier run")
 	config, err := os.ReadFile(filepath.Join(dir, "kubelet.yaml"))
 	require.NoError(t, err)
 	text := strings.ReplaceAll(string(config), "tls", "#tls") + "serverTLSBootstrap: true\nrotateCertificates: true\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bootstrap.yaml"), []byte(text), 0o600))
-	defer restart(t, "--kubeconfig", filepath.Join(dir, "node.kubeconfig"))
+	defer restart(t, credentials()...)
 	restart(t, "--config", filepath.Join(dir, "bootstrap.yaml"), "--kubeconfig", kubeconfig, "--bootstrap-kubeconfig", filepath.Join(dir, "bootstrap.kubeconfig"))
 	await(t, "the client certificate is issued and the kubeconfig written", func() bool {
 		_, err := os.Stat(kubeconfig)
@@ -151,7 +132,7 @@ func TestAgent_RunsPodsWithoutTheAPIServer(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, errors.Join(script("./up.sh"), awaitNode())) }) // if the test fails
 	require.NoError(t, killAPIServer())
 	require.NoError(t, stopAgent())
-	require.NoError(t, startAgent("--kubeconfig", filepath.Join(dir, "node.kubeconfig")))
+	require.NoError(t, startAgent(credentials()...))
 	before := lines("starts")
 	await(t, "the restarted agent restarts a container", func() bool { return lines("starts") > before })
 	manifest := filepath.Join(dir, "manifests", "offline.yaml")
@@ -170,31 +151,6 @@ func TestAgent_RunsPodsWithoutTheAPIServer(t *testing.T) {
 	require.Equal(t, id+" 0", run(t, "get", "pod/a", "-o", "jsonpath={.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}"))
 	require.NoError(t, os.Remove(manifest))
 	awaitGone(t, "pod/offline-"+bed.env["NODE_NAME"])
-}
-
-// killAPIServer kills the API server and waits until it has ended.
-func killAPIServer() error {
-	data, err := os.ReadFile(filepath.Join(bed.env["KPCLUSTER_DIR"], "apiserver.pid"))
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("kill the API server, process %d: %w", pid, err)
-	}
-	var refused error
-	for range 100 {
-		if _, refused = kubectl(context.Background(), "", "get", "--raw", "/readyz"); refused != nil {
-			break
-		}
-	}
-	if refused == nil {
-		return errors.New("the API server answers although it was killed")
-	}
-	return nil
 }
 
 // A drain evicts the pods of the node, and a new pod runs only after the node is uncordoned.
@@ -220,37 +176,4 @@ spec:
 	require.Empty(t, run(t, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"))
 	run(t, "uncordon", bed.env["NODE_NAME"])
 	awaitField(t, "deployment/drained", ".status.readyReplicas", "1")
-}
-
-// refusedRequests returns an error that names the requests of the agent that the API server has
-// refused. The API server may refuse an event of a namespace that is being deleted, and a get of a
-// pod that has been deleted.
-func refusedRequests() error {
-	data, err := os.ReadFile(filepath.Join(bed.env["KPCLUSTER_DIR"], "log", "audit.log"))
-	if err != nil {
-		return err
-	}
-	refused := map[string]int{}
-	for line := range strings.Lines(string(data)) {
-		var event struct {
-			Verb           string
-			ObjectRef      struct{ Resource, Subresource, Namespace string }
-			ResponseStatus struct {
-				Code    int
-				Message string
-			}
-		}
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			return err
-		}
-		o, message := event.ObjectRef, event.ResponseStatus.Message
-		gone := strings.Contains(message, "because it is being terminated") || event.Verb == "get" && o.Resource == "pods" && strings.Contains(message, "no relationship found")
-		if event.ResponseStatus.Code == 403 && !gone {
-			refused[fmt.Sprintf("%s %s/%s: %s", event.Verb, o.Resource, o.Subresource, message)]++
-		}
-	}
-	if len(refused) > 0 {
-		return fmt.Errorf("the API server has refused requests of the agent: %v", refused)
-	}
-	return nil
 }

@@ -1,10 +1,11 @@
-//go:build cluster
+//go:build cluster || chaos
 
 package clusterbed_test
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -25,6 +26,8 @@ var bed struct {
 	agent *exec.Cmd
 	logs  string // the file of the agent's log
 	ended chan error
+	// faults means that a test has caused faults, so that the API server may have refused requests.
+	faults bool
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
@@ -94,7 +97,7 @@ func up() error {
 func startNode() error {
 	switch name := os.Getenv("KPCLUSTER_NODE"); name {
 	case "", "cluster-agent":
-		return startAgent("--kubeconfig", filepath.Join(bed.env["KPCLUSTER_DIR"], "node.kubeconfig"))
+		return startAgent(credentials()...)
 	case "kubelet":
 		return startKubelet()
 	default:
@@ -131,12 +134,12 @@ imageGCHighThresholdPercent: 100
 }
 
 // startAgent starts cluster-agent in the network namespace of the bed.
-func startAgent(credentials ...string) error {
+func startAgent(flags ...string) error {
 	dir := bed.env["KPCLUSTER_DIR"]
 	return startProgram(append([]string{
 		filepath.Join(dir, "cluster-agent"), "--config", filepath.Join(dir, "kubelet.yaml"), "--root-dir", filepath.Join(dir, "root"),
 		"--hostname-override", bed.env["NODE_NAME"], "--node-ip", bed.env["NODE_IP"], "--v", "4",
-	}, credentials...)...)
+	}, flags...)...)
 }
 
 // startKubelet starts the real kubelet as the node, with the configuration of the agent.
@@ -274,10 +277,16 @@ func namespace(t *testing.T) string {
 	return strings.ReplaceAll(name, "_", "-")
 }
 
-// await waits until a condition is true.
+// await waits until a condition is true, at most 90 seconds.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	tick, end := time.NewTicker(300*time.Millisecond), time.After(90*time.Second)
+	awaitWithin(t, 90*time.Second, what, done)
+}
+
+// awaitWithin waits until a condition is true, at most for limit.
+func awaitWithin(t *testing.T, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	tick, end := time.NewTicker(300*time.Millisecond), time.After(limit)
 	defer tick.Stop()
 	for !done() {
 		select {
@@ -305,4 +314,40 @@ func awaitGone(t *testing.T, object string) {
 		out, err := kubectl(t.Context(), "", "-n", namespace(t), "get", object, "--ignore-not-found", "-o", "name")
 		return err == nil && out == ""
 	})
+}
+
+// refusedRequests returns an error that names the requests of the agent that the API server has
+// refused. The API server may refuse an event of a namespace that is being deleted, and a get of a
+// pod that has been deleted. If a test has caused faults, refusedRequests returns nil.
+func refusedRequests() error {
+	if bed.faults {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(bed.env["KPCLUSTER_DIR"], "log", "audit.log"))
+	if err != nil {
+		return err
+	}
+	refused := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		var event struct {
+			Verb           string
+			ObjectRef      struct{ Resource, Subresource, Namespace string }
+			ResponseStatus struct {
+				Code    int
+				Message string
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			return err
+		}
+		o, message := event.ObjectRef, event.ResponseStatus.Message
+		gone := strings.Contains(message, "because it is being terminated") || event.Verb == "get" && o.Resource == "pods" && strings.Contains(message, "no relationship found")
+		if event.ResponseStatus.Code == 403 && !gone {
+			refused[fmt.Sprintf("%s %s/%s: %s", event.Verb, o.Resource, o.Subresource, message)]++
+		}
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("the API server has refused requests of the agent: %v", refused)
+	}
+	return nil
 }

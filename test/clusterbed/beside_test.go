@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,14 +32,13 @@ func TestBesideTheKubelet(t *testing.T) {
 	require.NoError(t, err)
 	inNamespace(t)
 	require.NoError(t, script("./kubelet.sh"), "the first start does not wait for the build")
-	credentials := []string{"--kubeconfig", filepath.Join(bed.env["KPCLUSTER_DIR"], "node.kubeconfig")}
-	defer restart(t, credentials...)
+	defer restart(t, credentials()...)
 	kubelet, ours := &figures{}, &figures{}
 	for range rounds {
 		for _, node := range []struct {
 			start func() error
 			*figures
-		}{{startKubelet, kubelet}, {func() error { return startAgent(credentials...) }, ours}} {
+		}{{startKubelet, kubelet}, {func() error { return startAgent(credentials()...) }, ours}} {
 			require.NoError(t, stopAgent())
 			run(t, "delete", "node", bed.env["NODE_NAME"])
 			began := time.Now()
@@ -172,8 +170,6 @@ func rest(t *testing.T, f *figures, name string, settle time.Duration) {
 	f.add(name+", RSS MiB", rss(t))
 }
 
-func pause(d time.Duration) { <-time.After(d) }
-
 // usage is what the node has used when a step begins.
 type usage struct {
 	cpu   float64
@@ -212,8 +208,6 @@ func (u usage) end(t *testing.T) (cpu float64, requests int) {
 	}
 	return cpuSeconds(t) - u.cpu, requests
 }
-
-func auditLog() string { return filepath.Join(bed.env["KPCLUSTER_DIR"], "log", "audit.log") }
 
 // cpuSeconds returns the CPU time of the agent's process. The kernel counts it in hundredths of a
 // second.

@@ -16,19 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shell returns a pod with a shell.
-func shell(name, command string) string {
-	return fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec:
-  terminationGracePeriodSeconds: 2
-  containers:
-  - {name: main, image: kubeparts.test/busybox:1, command: [sh, -c, %q], stdin: true}
-`, name, command)
-}
-
 func TestNode_IsReadyAndComplete(t *testing.T) {
 	out, err := kubectl(t.Context(), "", "get", "node", bed.env["NODE_NAME"], "-o", "json")
 	require.NoError(t, err)
