@@ -5,7 +5,6 @@ package clusterbed_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -314,40 +313,4 @@ func awaitGone(t *testing.T, object string) {
 		out, err := kubectl(t.Context(), "", "-n", namespace(t), "get", object, "--ignore-not-found", "-o", "name")
 		return err == nil && out == ""
 	})
-}
-
-// refusedRequests returns an error that names the requests of the agent that the API server has
-// refused. The API server may refuse an event of a namespace that is being deleted, and a get of a
-// pod that has been deleted. If a test has caused faults, refusedRequests returns nil.
-func refusedRequests() error {
-	if bed.faults {
-		return nil
-	}
-	data, err := os.ReadFile(filepath.Join(bed.env["KPCLUSTER_DIR"], "log", "audit.log"))
-	if err != nil {
-		return err
-	}
-	refused := map[string]int{}
-	for line := range strings.Lines(string(data)) {
-		var event struct {
-			Verb           string
-			ObjectRef      struct{ Resource, Subresource, Namespace string }
-			ResponseStatus struct {
-				Code    int
-				Message string
-			}
-		}
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			return err
-		}
-		o, message := event.ObjectRef, event.ResponseStatus.Message
-		gone := strings.Contains(message, "because it is being terminated") || event.Verb == "get" && o.Resource == "pods" && strings.Contains(message, "no relationship found")
-		if event.ResponseStatus.Code == 403 && !gone {
-			refused[fmt.Sprintf("%s %s/%s: %s", event.Verb, o.Resource, o.Subresource, message)]++
-		}
-	}
-	if len(refused) > 0 {
-		return fmt.Errorf("the API server has refused requests of the agent: %v", refused)
-	}
-	return nil
 }
