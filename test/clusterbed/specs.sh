@@ -24,7 +24,7 @@ exec 9>&-
 for tar in "$images"/*.tar; do "$KPBED_CTR" -a "$CRI_SOCKET" -n k8s.io images import "$tar" >>"$DIR/log/import.log"; done
 
 # A pull from registry.k8s.io is sent to this registry. A spec starts the registry at localhost:5000.
-rm -f "$DIR/registry.addr"
+ours registry >/dev/null || rm -f "$DIR/registry.addr"
 start registry "$BED/bin/registry" -dir "$images" -addr-file "$DIR/registry.addr"
 for _ in $(seq 100); do [ -s "$DIR/registry.addr" ] && break; sleep 0.1; done
 for host in "registry.k8s.io $(cat "$DIR/registry.addr")" "localhost:5000 localhost:5000"; do
