@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/agent/host"
@@ -94,12 +95,29 @@ func (a *Agent) newCgroups() (podloop.Cgroups, error) {
 		c.Allocatable = func() corev1.ResourceList {
 			return nodestatus.Allocatable(a.Node().Status.Capacity, []corev1.ResourceList{a.cfg.Reserved})
 		}
+		limited := c.Limited
+		c.Limited = func(cgroup string, err error) {
+			a.recordEnforced(cgroup, err)
+			if limited != nil {
+				limited(cgroup, err)
+			}
+		}
 	}
 	groups, err := cgroups.New(c)
 	if err != nil || a.cfg.Observers.Cgroups == nil {
 		return groups, err
 	}
 	return observedCgroups{groups, a.cfg.Clock, a.cfg.Observers.Cgroups}, nil
+}
+
+// recordEnforced records an event about the limits of the cgroup of all pods.
+func (a *Agent) recordEnforced(cgroup string, err error) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.cfg.NodeName}}
+	if err != nil {
+		recorder{a.cfg.Events}.Eventf(node, corev1.EventTypeWarning, "FailedNodeAllocatableEnforcement", "Failed to update Node Allocatable Limits %q: %v", cgroup, err)
+		return
+	}
+	recorder{a.cfg.Events}.Eventf(node, corev1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
 }
 
 // nodeConfig returns the configuration of the node loop. The node loop and the pod loop call

@@ -35,7 +35,8 @@ func reference(object runtime.Object) runtime.Object {
 			APIVersion: "v1", Kind: "Pod", Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
 		}
 	case *corev1.Node:
-		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: o.Name, UID: cmp.Or(o.UID, types.UID(o.Name))} // as in the kubelet's events
+		// kubectl describe shows events with the node's UID, and events with the node's name as UID.
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: o.Name, UID: cmp.Or(o.UID, types.UID(o.Name))}
 	default:
 		return object
 	}

@@ -2,13 +2,18 @@ package agent_test
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/host"
@@ -80,5 +85,47 @@ func TestAgent_Measurements(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, decision.At.IsZero())
 		require.Empty(t, decision.Victims)
+	})
+}
+
+// recorded records the events about the node.
+type recorded struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// AnnotatedEventf implements agent.EventRecorder.
+func (r *recorded) AnnotatedEventf(object runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := object.(*corev1.ObjectReference); o.Kind == "Node" {
+		r.all = append(r.all, fmt.Sprintf("%s %s/%s %s: %s %s", o.APIVersion, o.Name, o.UID, kind, reason, fmt.Sprintf(format, args...)))
+	}
+}
+
+// TestEvents_LimitsOfAllPods uses a folder with the files of cgroup v2. First, the limit of the
+// memory can't be written.
+func TestEvents_LimitsOfAllPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var limited atomic.Int32
+		root, seen, c := t.TempDir(), &recorded{}, config(newNode(t), newSource().file())
+		limit := filepath.Join(root, "kubepods", "memory.max")
+		require.NoError(t, os.MkdirAll(limit, 0o700))
+		for _, name := range []string{"cgroup.controllers", "cgroup.subtree_control"} {
+			require.NoError(t, os.WriteFile(filepath.Join(root, name), nil, 0o600))
+		}
+		c.Cgroups = &cgroups.Config{Root: root, Version: cgroups.V2, Limited: func(string, error) { limited.Add(1) }}
+		c.EnforceAllocatable, c.Events = true, seen
+		a := start(t, c)
+		after(90 * time.Second)
+		require.NoError(t, os.Remove(limit))
+		after(10 * time.Minute)
+		a.stop()
+		require.Equal(t, []string{
+			"v1 node1/node1 Normal: Starting Starting kubelet.",
+			"v1 node1/node1 Warning: FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits \"/kubepods\": open " + limit + ": is a directory",
+			"v1 node1/node1 Normal: NodeAllocatableEnforced Updated Node Allocatable limit across pods",
+		}, seen.all)
+		require.Equal(t, int32(2), limited.Load(), "the callback of the configuration is called too")
 	})
 }

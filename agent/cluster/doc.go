@@ -81,7 +81,11 @@
 //   - A changed condition of the node is reported at once; the kubelet reports it at the next check,
 //     up to ten seconds later, except when the node starts or shuts down.
 //   - The first report waits up to five seconds until the node is ready; a restarted kubelet may
-//     report for a moment that the node is not ready.
+//     report for a moment that the node is not ready. A new node that is ready by then has no event
+//     NodeReady.
+//   - The events about the node have the node's name as the UID of their object, so that kubectl
+//     describe shows them. The events of kubelet 1.36 have no UID, and kubectl describe does not
+//     show them.
 //   - A patch of the node's status has the UID of the node as a precondition; the kubelet's has none.
 //   - The extended resources of a node whose machine was replaced are not set to 0. A program whose
 //     devices are gone reports them with a capacity of 0.

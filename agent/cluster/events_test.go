@@ -63,13 +63,38 @@ func TestEvents_AreSentLater(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.setAway(true)
 		b.early = func(e agent.EventRecorder) {
-			e.AnnotatedEventf(&corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: nodeName}, nil, corev1.EventTypeNormal, "Starting", "before Run")
+			e.AnnotatedEventf(&corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: nodeName}, nil, corev1.EventTypeNormal, "Early", "before Run")
 		}
 		b.start()
 		after(30 * time.Second)
-		require.Zero(b.t, b.recorded("Starting"))
+		require.Zero(b.t, b.recorded("Early"))
 		b.setAway(false)
 		after(30 * time.Second)
-		require.Equal(b.t, 1, b.recorded("Starting"))
+		require.Equal(b.t, 1, b.recorded("Early"))
+	})
+}
+
+// kubectl describe shows the events that have the name of the node as UID.
+func TestEvents_AboutTheNodeAreShownByKubectlDescribe(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.start()
+		after(time.Minute)
+		api := b.client().CoreV1().Events("")
+		selector := api.GetFieldSelector(new(nodeName), new(""), new("Node"), new(nodeName))
+		list, err := api.List(b.t.Context(), metav1.ListOptions{FieldSelector: selector.String()})
+		require.NoError(b.t, err)
+		var seen []string
+		for _, e := range list.Items {
+			require.Equal(b.t, "v1", e.InvolvedObject.APIVersion, e.Reason)
+			require.Equal(b.t, corev1.EventSource{Component: "kubelet", Host: nodeName}, e.Source)
+			seen = append(seen, e.Type+" "+e.Reason+": "+e.Message)
+		}
+		require.ElementsMatch(b.t, []string{
+			"Normal Starting: Starting kubelet.",
+			"Normal NodeHasSufficientMemory: Node node1 status is now: NodeHasSufficientMemory",
+			"Normal NodeHasNoDiskPressure: Node node1 status is now: NodeHasNoDiskPressure",
+			"Normal NodeHasSufficientPID: Node node1 status is now: NodeHasSufficientPID",
+		}, seen, "a node that is ready when it is created has no event NodeReady")
 	})
 }

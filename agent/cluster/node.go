@@ -40,6 +40,7 @@ type node struct {
 	attempts   nodestatus.Attempts
 	lastReport time.Time     // of a successful report; zero before the first
 	delay      time.Duration // random time until the next report of an unchanged status
+	cordoned   bool          // spec.unschedulable in the last event
 }
 
 func newNode(cfg Config, e *events) *node {
@@ -226,6 +227,7 @@ func (n *node) tryReport(ctx context.Context, own *corev1.Node) error {
 	if err != nil {
 		return err
 	}
+	n.recordScheduling(base.Spec.Unschedulable)
 	now := n.cfg.Clock.Now()
 	next := base.DeepCopy()
 	next.Status = mergeStatus(&base.Status, &own.Status, metav1.NewTime(now))
@@ -299,10 +301,25 @@ func (n *node) patch(ctx context.Context, patch []byte) error {
 
 // record records the events about a change of the status.
 func (n *node) record(previous, next *corev1.NodeStatus) {
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.cfg.NodeName, UID: types.UID(n.cfg.NodeName)} // the UID of the kubelet's events
 	for _, e := range nodestatus.Events(n.cfg.NodeName, previous, next) {
-		n.events.AnnotatedEventf(ref, nil, e.Type, e.Reason, "%s", e.Message)
+		n.recordEvent(e)
 	}
+}
+
+// recordScheduling records an event if the node was cordoned or uncordoned. Like the kubelet, it
+// also records an event if the node is cordoned when the agent starts.
+func (n *node) recordScheduling(unschedulable bool) {
+	if unschedulable != n.cordoned {
+		n.cordoned = unschedulable
+		n.recordEvent(nodestatus.SchedulingEvent(n.cfg.NodeName, unschedulable))
+	}
+}
+
+// recordEvent records an event about the node. The UID is the node's name, so that kubectl
+// describe shows the event.
+func (n *node) recordEvent(e nodestatus.Event) {
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.cfg.NodeName, UID: types.UID(n.cfg.NodeName)}
+	n.events.AnnotatedEventf(ref, nil, e.Type, e.Reason, "%s", e.Message)
 }
 
 // sleepUntil waits until the given time or until ctx is done.

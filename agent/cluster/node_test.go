@@ -195,6 +195,7 @@ func TestNode_ReconcilesAnExistingNode(t *testing.T) {
 		require.True(b.t, since.Equal(&[]metav1.Time{b.condition(corev1.NodeReady).LastTransitionTime}[0]), "the node stayed ready")
 		require.Equal(b.t, []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeHostName, Address: nodeName}}, n.Status.Addresses)
 		require.Equal(b.t, 1, b.recorded("Rebooted"))
+		require.Equal(b.t, "Node node1 has been rebooted, boot id: fake", b.message("Rebooted"))
 	})
 }
 
@@ -454,5 +455,34 @@ func TestNode_EventsAboutConditions(t *testing.T) {
 		require.Equal(b.t, 1, b.recorded("NodeNotReady"))
 		after(2 * time.Minute)
 		require.LessOrEqual(b.t, 1, b.recorded("NodeReady"))
+	})
+}
+
+// setCordoned cordons or uncordons the node.
+func (b *bed) setCordoned(cordoned bool) {
+	edit(b.api, "nodes", "", nodeName, func(n *corev1.Node) { n.Spec.Unschedulable = cordoned })
+}
+
+// A cordoned node has an event at the next check of its status, and an event when the agent starts.
+func TestNode_EventsAboutScheduling(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.start()
+		after(time.Minute)
+		require.Zero(b.t, b.recorded("NodeSchedulable")+b.recorded("NodeNotSchedulable"))
+		b.setCordoned(true)
+		after(11 * time.Second)
+		require.Equal(b.t, "Node node1 status is now: NodeNotSchedulable", b.message("NodeNotSchedulable"))
+		b.setCordoned(false)
+		after(11 * time.Second)
+		require.Equal(b.t, "Node node1 status is now: NodeSchedulable", b.message("NodeSchedulable"))
+		after(time.Hour)
+		require.Equal(b.t, 1, b.recorded("NodeSchedulable"))
+		require.Equal(b.t, 1, b.recorded("NodeNotSchedulable"))
+		b.setCordoned(true)
+		b.stop()
+		b.start()
+		after(11 * time.Second)
+		require.Equal(b.t, 2, b.recorded("NodeNotSchedulable"))
 	})
 }

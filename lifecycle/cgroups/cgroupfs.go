@@ -68,6 +68,10 @@ type Config struct {
 	// of all pods once, and whenever they create this cgroup again. A resource
 	// that is zero or missing is not limited. Nil: no resource is limited.
 	Allocatable func() corev1.ResourceList
+	// Limited is called after each attempt to set limits from Allocatable: with
+	// the path of the cgroup of all pods, and with the error if the attempt
+	// failed. It must be safe for concurrent use. Optional.
+	Limited func(cgroup string, err error)
 	// PidsPerPod is the maximum number of processes and threads of a pod. Zero:
 	// no limit.
 	PidsPerPod int64
@@ -265,7 +269,11 @@ func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	if milli > 0 {
 		limits.CPUShares = podlimits.Shares(milli)
 	}
-	if err := c.undo(tree.limit(name, limits), made); err != nil {
+	err = tree.limit(name, limits)
+	if c.cfg.Limited != nil && (memory > 0 || milli > 0) {
+		c.cfg.Limited(name.Cgroupfs(), err)
+	}
+	if err := c.undo(err, made); err != nil {
 		return err
 	}
 	c.limited.Store(c.cfg.Allocatable == nil || memory > 0 || milli > 0) // if false, the resources are not known yet

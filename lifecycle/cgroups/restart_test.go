@@ -1,6 +1,7 @@
 package cgroups_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -70,6 +71,32 @@ func TestEnsure_LimitsOfAllPodsOnceTheyAreKnown(t *testing.T) {
 	allocatable = list("memory 1Gi")
 	require.NoError(t, second(c.Ensure(t.Context(), bestEffort("u2"), period)))
 	require.Equal(t, "1073741824", content(t, limit))
+}
+
+// Limited is called when the limits are set, and when they could not be set, but not while the
+// resources are unknown.
+func TestLimited(t *testing.T) {
+	t.Parallel()
+	root := model(t, cgroups.V2)
+	var allocatable corev1.ResourceList
+	var calls []string
+	c := newOn(t, cgroups.Config{
+		Root: root, Allocatable: func() corev1.ResourceList { return allocatable },
+		Limited: func(cgroup string, err error) { calls = append(calls, fmt.Sprint(cgroup, " ", err != nil)) },
+	})
+	require.NoError(t, c.UpdateQoS(t.Context(), nil))
+	require.Empty(t, calls)
+	allocatable = list("memory 1Gi")
+	limit := filepath.Join(root, "kubepods/memory.max")
+	require.NoError(t, os.Remove(limit))
+	require.NoError(t, os.Mkdir(limit, 0o755))
+	require.Error(t, c.UpdateQoS(t.Context(), nil))
+	require.Equal(t, []string{"/kubepods true"}, calls)
+	require.NoError(t, os.Remove(limit))
+	for range 2 {
+		require.NoError(t, c.UpdateQoS(t.Context(), nil))
+	}
+	require.Equal(t, []string{"/kubepods true", "/kubepods false"}, calls)
 }
 
 func TestEnsure_NilPod(t *testing.T) {

@@ -170,6 +170,9 @@
 //     of the pod's spec, the status of the containers shows it, not only an
 //     event as in the kubelet. In such a sync, no image of the pod is pulled,
 //     and no sandbox and no container is created.
+//   - While the network of the runtime is not ready, only the creation of a
+//     sandbox waits, and the status of the containers shows the reason. The
+//     kubelet also restarts no container of a pod that has a sandbox.
 //   - In each sync that starts no container and creates no sandbox, the
 //     contents of the pod's volumes are updated.
 //   - For the kubelet, the newest instance of a container is the one with the

@@ -60,6 +60,9 @@ func (p *paths) Eventf(object runtime.Object, _, reason, _ string, _ ...any) {
 	defer p.mu.Unlock()
 	if ref, ok := object.(*corev1.ObjectReference); ok {
 		reason += " " + ref.FieldPath
+		if ref.Kind == "Node" {
+			reason += fmt.Sprintf("%s %s %s", ref.APIVersion, ref.Kind, ref.UID)
+		}
 	}
 	p.seen[reason] = true
 }
@@ -67,7 +70,9 @@ func (p *paths) Eventf(object runtime.Object, _, reason, _ string, _ ...any) {
 func TestEvents_NameTheirContainer(t *testing.T) {
 	t.Parallel()
 	p := &paths{seen: map[string]bool{}}
-	b := newBed(t, func(c *podrunner.Config) { c.Events = p })
+	b := newBed(t, func(c *podrunner.Config) {
+		c.Events, c.Facts = p, func() podrunner.Facts { return podrunner.Facts{Name: "node"} }
+	})
 	pod := podOf([]string{"job"}, "app", "crash", "nowhere")
 	pod.Spec.Containers[2].Name = "lost"
 	for range 4 {
@@ -79,7 +84,7 @@ func TestEvents_NameTheirContainer(t *testing.T) {
 	require.Equal(t, []string{
 		"BackOff spec.containers{crash}", "BackOff spec.containers{lost}",
 		"Created spec.containers{app}", "Created spec.containers{crash}", "Created spec.initContainers{init-job}",
-		"Failed spec.containers{lost}", "Killing spec.containers{app}", "MissingClusterDNS", "MissingClusterDNS ",
+		"Failed spec.containers{lost}", "Killing spec.containers{app}", "MissingClusterDNS", "MissingClusterDNS v1 Node node",
 		"Pulled spec.containers{app}", "Pulled spec.containers{crash}", "Pulled spec.initContainers{init-job}",
 		"Pulling spec.containers{crash}", "Pulling spec.containers{lost}",
 		"Started spec.containers{app}", "Started spec.containers{crash}", "Started spec.initContainers{init-job}",

@@ -48,6 +48,10 @@ type Facts struct {
 	// not known yet, prevents the creation of the container, unless the pod is
 	// static. Nil: the node is not in a cluster and has no services.
 	Services func(namespace string) ([]*corev1.Service, error)
+	// NetworkErr is the reason why the runtime's network is not ready. No
+	// sandbox is created meanwhile, except for pods in the host network. Nil: the
+	// network is ready.
+	NetworkErr error
 	// DNS is the node's own DNS configuration.
 	DNS DNS
 	// HostsFile is the content of the node's /etc/hosts, for pods in the host

@@ -156,7 +156,7 @@ func (t *podSync) createSandbox(ctx context.Context) error {
 		return err // checked before by CheckSandbox
 	}
 	if t.sandbox.id, err = t.cfg.Sandboxes.RunPodSandbox(ctx, t.sandbox.config, handler); err != nil {
-		t.event(t.pod, corev1.EventTypeWarning, failedSandbox, "Failed to create pod sandbox: %v", err)
+		t.sandboxFailed(ctx, failedSandbox, "Failed to create pod sandbox: %v", err)
 		return fmt.Errorf("create sandbox of pod %s: %w", podName(t.pod), err)
 	}
 	if len(t.status.Sandboxes) > 0 {
@@ -164,16 +164,26 @@ func (t *podSync) createSandbox(ctx context.Context) error {
 	}
 	answer, err := t.cfg.Sandboxes.PodSandboxStatus(ctx, t.sandbox.id, false)
 	if err != nil {
+		t.sandboxFailed(ctx, sandboxUnknown, "Unable to get pod sandbox status: %v", err)
 		return fmt.Errorf("status of sandbox %s: %w", t.sandbox.id, err)
 	}
 	t.sandbox.ips = sandboxIPs(answer.GetStatus())
 	return nil
 }
 
-// nodeReference returns a reference to a node, in the form of the kubelet's
-// events.
+// sandboxFailed records an event about a failed call for the pod's sandbox. A
+// call that failed because the sync was cancelled, for example because the pod
+// was deleted, is not a failure of the pod.
+func (t *podSync) sandboxFailed(ctx context.Context, reason, format string, err error) {
+	if ctx.Err() == nil {
+		t.event(t.pod, corev1.EventTypeWarning, reason, format, err)
+	}
+}
+
+// nodeReference returns a reference to a node for events. The UID is the node's
+// name, so that kubectl describe shows the events.
 func nodeReference(name string) *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
 // plannedSandbox returns the sandbox in which the plan starts containers: a new

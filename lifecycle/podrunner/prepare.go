@@ -11,14 +11,17 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
 // Event reasons for failed preparations of a pod, the same as the kubelet's.
 const (
 	failedMount     = "FailedMount"
-	failedPodCgroup = "FailedToCreatePodContainer"
+	failedPodCgroup = "FailedCreatePodContainer"
 	failedSandbox   = "FailedCreatePodSandBox"
+	sandboxUnknown  = "FailedPodSandBoxStatus"
+	networkNotReady = "NetworkNotReady"
 )
 
 // prepareNode prepares on the node what the pod's containers need, once per
@@ -27,6 +30,10 @@ const (
 func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	if t.sandbox != nil {
 		return nil
+	}
+	if err := t.node.NetworkErr; err != nil && a.CreateSandbox != "" && !t.pod.Spec.HostNetwork {
+		err = fmt.Errorf("network is not ready: %w", err)
+		return t.prepareFailed(a, networkNotReady, err.Error(), &podworker.TransientError{Err: err})
 	}
 	if t.cfg.UserIDs != nil && wantsUserNamespace(t.pod) {
 		if _, err := t.cfg.UserIDs.Acquire(t.pod.UID); err != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -202,7 +203,70 @@ func TestSyncPod_CgroupCannotBeCreated(t *testing.T) {
 	s.cgroups.err = errors.New("read-only file system")
 	require.ErrorContains(t, s.sync(podOf(nil, "app")), "read-only file system")
 	require.Empty(t, s.did())
-	require.Equal(t, []string{"Warning FailedToCreatePodContainer unable to ensure pod container exists: read-only file system"}, s.events.take())
+	require.Equal(t, []string{"Warning FailedCreatePodContainer unable to ensure pod container exists: read-only file system"}, s.events.take())
+}
+
+// While the network is not ready, only pods in the host network get a sandbox. A pod that has a
+// sandbox is not affected.
+func TestSyncPod_NetworkIsNotReady(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod, onHost := podOf(nil, "crash"), podOf(nil, "app")
+	onHost.Name, onHost.UID, onHost.Spec.HostNetwork = "host", "host", true
+	s.facts.NetworkErr = errors.New("cni plugin not initialized")
+	require.NoError(t, s.sync(onHost))
+	s.did()
+	s.events.take()
+	err := s.sync(pod)
+	require.ErrorContains(t, err, "network is not ready: cni plugin not initialized")
+	require.ErrorAs(t, err, new(*podworker.TransientError), "the next attempt must follow soon")
+	require.Empty(t, s.did())
+	require.Equal(t, []string{"Warning NetworkNotReady network is not ready: cni plugin not initialized"}, s.events.take())
+	require.Equal(t, "network is not ready: cni plugin not initialized", s.runner.Waiting(pod.UID)["crash"].Message)
+
+	s.facts.NetworkErr = nil
+	require.NoError(t, s.sync(pod))
+	s.facts.NetworkErr = errors.New("cni plugin not initialized")
+	s.clock.Step(time.Minute)
+	require.NoError(t, s.sync(pod))
+	require.Equal(t, 1, podcache.RestartCount(s.look(pod.UID).Container("crash")))
+}
+
+func TestSyncPod_SandboxFails(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]string{
+		"RunPodSandbox":    "Warning FailedCreatePodSandBox Failed to create pod sandbox: broken",
+		"PodSandboxStatus": "Warning FailedPodSandBoxStatus Unable to get pod sandbox status: broken",
+	} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			s := newSupplied(t)
+			pod, none := podOf(nil, "app"), s.look("uid")
+			require.NoError(t, s.node.Fail(method, fakecri.Fault{Err: errors.New("broken")}))
+			_, err := s.runner.SyncPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: none})
+			require.ErrorContains(t, err, "broken")
+			require.Contains(t, s.events.take(), want)
+		})
+	}
+}
+
+// The pod is deleted while its sandbox is being created. That is not a failure of the pod.
+func TestSyncPod_DeletedDuringTheCreationOfItsSandbox(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	require.NoError(t, s.node.Fail("RunPodSandbox", fakecri.Fault{Hang: true}))
+	ctx, cancel := context.WithCancel(t.Context())
+	done, req := make(chan error, 1), podworker.SyncRequest{Pod: podOf(nil, "app"), Status: s.look("uid")}
+	go func() {
+		_, err := s.runner.SyncPod(ctx, req)
+		done <- err
+	}()
+	for !slices.ContainsFunc(s.node.Calls(), func(c fakecri.Call) bool { return c.Method == "RunPodSandbox" }) {
+		require.Empty(t, done)
+	}
+	cancel()
+	require.ErrorContains(t, <-done, "context canceled")
+	require.NotContains(t, strings.Join(s.events.take(), "\n"), "FailedCreatePodSandBox")
 }
 
 func TestResizeSetsThePodsCgroup(t *testing.T) {

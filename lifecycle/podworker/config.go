@@ -110,7 +110,7 @@ type SyncInfo struct {
 	// Stale reports whether the status was not new enough.
 	Stale bool
 	// Err is the error of the Syncer, or the reason why the Syncer was not
-	// called.
+	// called: a [StatusError] in the phase Syncing.
 	Err error
 }
 

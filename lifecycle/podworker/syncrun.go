@@ -3,7 +3,6 @@ package podworker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -178,7 +177,7 @@ func (w *Workers) status(t *syncRun) (*podcache.Status, error) {
 			err = errors.New("the cache returned no status")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the state of the pod in the runtime: %w", err)
+			return nil, &StatusError{Err: err}
 		}
 		return s, nil
 	}
@@ -198,6 +197,21 @@ func (w *Workers) status(t *syncRun) (*podcache.Status, error) {
 	last.Stale = true
 	return &last, nil
 }
+
+// StatusError means that the Syncer was not called, because the Cache has
+// returned no status of the pod.
+type StatusError struct {
+	// Err is the error of the Cache.
+	Err error
+}
+
+// Error implements error.
+func (e *StatusError) Error() string {
+	return "read the state of the pod in the runtime: " + e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *StatusError) Unwrap() error { return e.Err }
 
 // awaitStatus waits for a new status for at most FreshTimeout, on the
 // configured clock.

@@ -99,17 +99,25 @@ func runtimeProblems(f Facts, now time.Time) (problems []error) {
 	for _, text := range f.Problems.Health {
 		problems = append(problems, errors.New(text))
 	}
-	if f.Runtime.Status == nil {
-		return append(problems, errors.New("network state unknown"))
+	if c := runtimeCondition(f.Runtime.Status, runtimeapi.RuntimeReady); f.Runtime.Status != nil && !c.GetStatus() {
+		problems = append(problems, fmt.Errorf("container runtime not ready: %s", conditionText(c)))
 	}
-	for _, check := range []struct{ condition, what string }{
-		{runtimeapi.RuntimeReady, "container runtime"}, {runtimeapi.NetworkReady, "container runtime network"},
-	} {
-		if c := runtimeCondition(f.Runtime.Status, check.condition); !c.GetStatus() {
-			problems = append(problems, fmt.Errorf("%s not ready: %s", check.what, conditionText(c)))
-		}
+	if err := NetworkProblem(f.Runtime.Status); err != nil {
+		problems = append(problems, err)
 	}
 	return problems
+}
+
+// NetworkProblem returns why the network of a runtime is not ready, according to the last response
+// of the call Status, or nil before the first response. It returns nil if the network is ready.
+func NetworkProblem(answer *runtimeapi.StatusResponse) error {
+	if answer == nil {
+		return errors.New("network state unknown")
+	}
+	if c := runtimeCondition(answer, runtimeapi.NetworkReady); !c.GetStatus() {
+		return fmt.Errorf("container runtime network not ready: %s", conditionText(c))
+	}
+	return nil
 }
 
 func runtimeCondition(answer *runtimeapi.StatusResponse, kind string) *runtimeapi.RuntimeCondition {

@@ -9,7 +9,9 @@
 // messages, order and rounding are those of kubelet 1.36. [Allocatable] and [Images] compute
 // parts of the status, and can be used alone.
 //
-// [Events] returns the events about a change. [ReportDue] reports whether the next status must
+// [Events] returns the events about a change of the status, and [SchedulingEvent] the event about a
+// node that was cordoned or uncordoned. [NetworkProblem] returns why the network of the runtime is
+// not ready. [ReportDue] reports whether the next status must
 // be sent to the API server. [LeaseDue] reports whether the node's lease must be renewed, and
 // [Attempts.Next] returns when a failed call must be repeated.
 //

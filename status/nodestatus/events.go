@@ -71,11 +71,23 @@ func Events(node string, previous, next *corev1.NodeStatus) (events []Event) {
 				reason = "NodeReady"
 			}
 		}
-		events = append(events, Event{
-			Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf("Node %s status is now: %s", node, reason),
-		})
+		events = append(events, statusEvent(node, reason))
 	}
 	return events
+}
+
+// SchedulingEvent returns the event about a change of the node's field spec.unschedulable.
+func SchedulingEvent(node string, unschedulable bool) Event {
+	reason := "NodeSchedulable"
+	if unschedulable {
+		reason = "NodeNotSchedulable"
+	}
+	return statusEvent(node, reason)
+}
+
+// statusEvent returns an event whose message repeats its reason.
+func statusEvent(node, reason string) Event {
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf("Node %s status is now: %s", node, reason)}
 }
 
 func statusOf(s *corev1.NodeStatus, kind corev1.NodeConditionType) corev1.ConditionStatus {

@@ -318,6 +318,8 @@ func TestNext_ConditionsAndEvents(t *testing.T) {
 	require.Equal(t, []string{"NodeHasInsufficientMemory", "NodeHasDiskPressure", "NodeHasInsufficientPID", "NodeNotReady"}, reasons)
 	require.Equal(t, "NodeReady", nodestatus.Events("n", bad, fine)[3].Reason)
 	require.Len(t, nodestatus.Events("n", nil, fine), 3)
+	require.Equal(t, nodestatus.Event{"Normal", "NodeNotSchedulable", "Node n status is now: NodeNotSchedulable"}, nodestatus.SchedulingEvent("n", true))
+	require.Equal(t, nodestatus.Event{"Normal", "NodeSchedulable", "Node n status is now: NodeSchedulable"}, nodestatus.SchedulingEvent("n", false))
 }
 
 func TestNext_TransitionTimesChangeWithTheStatus(t *testing.T) {

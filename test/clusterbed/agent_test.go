@@ -177,3 +177,51 @@ spec:
 	run(t, "uncordon", bed.env["NODE_NAME"])
 	awaitField(t, "deployment/drained", ".status.readyReplicas", "1")
 }
+
+// A PodDisruptionBudget permits the eviction of one of two pods. The drain retries the eviction of
+// the other pod until its timeout, and succeeds when the budget is deleted.
+func TestNode_DrainWaitsForABudget(t *testing.T) {
+	inNamespace(t)
+	apply(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: guarded}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: guarded}}
+  template:
+    metadata: {labels: {app: guarded}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: main, image: "kubeparts.test/busybox:1", command: [sleep, "1000"]}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: guarded}
+spec:
+  minAvailable: 1
+  selector: {matchLabels: {app: guarded}}
+`)
+	awaitField(t, "deployment/guarded", ".status.readyReplicas", "2")
+	awaitField(t, "poddisruptionbudget/guarded", ".status.disruptionsAllowed", "1")
+	t.Cleanup(func() { // before the namespace is deleted, and also if the test fails
+		_, err := kubectl(context.WithoutCancel(t.Context()), "", "uncordon", bed.env["NODE_NAME"])
+		require.NoError(t, err)
+	})
+	drain := []string{"-n", namespace(t), "drain", bed.env["NODE_NAME"], "--pod-selector=app=guarded"}
+
+	// The replacement of the first pod is pending, because the node is cordoned.
+	_, err := kubectl(t.Context(), "", append(drain, "--timeout=15s")...)
+	require.ErrorContains(t, err, "Cannot evict pod as it would violate the pod's disruption budget")
+	awaitField(t, "deployment/guarded", ".status.readyReplicas", "1")
+	for _, phase := range []string{"Pending", "Running"} {
+		require.Len(t, strings.Fields(run(t, "get", "pods", "--field-selector=status.phase="+phase, "-o", "name")), 1)
+	}
+
+	run(t, "delete", "poddisruptionbudget", "guarded")
+	_, err = kubectl(t.Context(), "", append(drain, "--timeout=60s")...)
+	require.NoError(t, err)
+	awaitField(t, "pods", ".items[*].status.phase", "Pending Pending")
+	run(t, "uncordon", bed.env["NODE_NAME"])
+	awaitField(t, "deployment/guarded", ".status.readyReplicas", "2")
+}

@@ -94,6 +94,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	if !l.ran.CompareAndSwap(false, true) {
 		return errRunsOnce
 	}
+	if l.cfg.Events != nil {
+		l.cfg.Events.Eventf(l.reference, corev1.EventTypeNormal, "Starting", "Starting kubelet.")
+	}
 	l.puller.load(ctx)
 	l.machine.begin(ctx)
 	working, stop := context.WithCancel(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/agent/host"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
 // factsAge is the maximum age of the facts in a pod's configuration and status. A sync of a pod
@@ -79,12 +80,17 @@ func (m *machine) problem() error {
 func (l *Loop) Facts() podrunner.Facts {
 	h := l.machine.now()
 	features, handler := l.runtime.features()
+	var networkErr error // before the first response of the runtime, its network may be ready
+	if answer := l.runtime.answers().Status; answer != nil {
+		networkErr = nodestatus.NetworkProblem(answer)
+	}
 	f := podrunner.Facts{
 		Name:                l.cfg.NodeName,
 		MemoryCapacityBytes: h.Capacity.Memory().Value(),
 		Allocatable:         l.Node().Status.Allocatable,
 		Objects:             l.cfg.Objects,
 		Services:            l.cfg.Services,
+		NetworkErr:          networkErr,
 		DNS:                 dnsOf(h),
 		HostsFile:           h.Hosts,
 		Cgroups:             podrunner.Cgroups{V2: h.CgroupV2},

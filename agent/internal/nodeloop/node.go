@@ -113,6 +113,7 @@ func (l *Loop) storeNode(ctx context.Context) bool {
 	}
 	now, last := l.cfg.Clock.Now(), n.current.Load()
 	n.status = nodestatus.Next(n.status, l.nodeFacts(h), now)
+	n.status.DeclaredFeatures = declaredFeatures()
 	next := n.object(h)
 	next.Status = *n.status.DeepCopy()
 	l.cfg.NodeStatus(next)
@@ -124,6 +125,12 @@ func (l *Loop) storeNode(ctx context.Context) bool {
 	n.since = now
 	n.current.Store(next)
 	return true
+}
+
+// declaredFeatures returns the features of the agent that the scheduler requires of a node for the
+// pods that use them, sorted by name (KEP-5328).
+func declaredFeatures() []string {
+	return []string{"RestartAllContainersOnContainerExits"}
 }
 
 // setTimes sets the missing times of conditions that Config.NodeStatus has added. The transition

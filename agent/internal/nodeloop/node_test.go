@@ -158,6 +158,11 @@ func TestNode_RuntimeReportsAProblem(t *testing.T) {
 				b.start(t)
 				require.EqualError(t, b.check(t, "runtime").Err, kind+" is false: NoCNI: cni plugin not initialized")
 				require.Equal(t, corev1.ConditionFalse, b.ready().Status, "the node must become not ready at once")
+				if err := b.Facts().NetworkErr; kind == runtimeapi.NetworkReady {
+					require.EqualError(t, err, "container runtime network not ready: NetworkReady=false reason:NoCNI message:cni plugin not initialized")
+				} else {
+					require.NoError(t, err)
+				}
 				for range 20 {
 					b.Relisted(nil)
 					wait(time.Second)

@@ -139,7 +139,7 @@ func TestOOM_KillIsReportedOnceOverRestarts(t *testing.T) {
 		log.add(cgroup)
 		wait(5 * time.Second)
 		require.Equal(t, []string{webUID + " app"}, kills.list())
-		require.Equal(t, []string{"pod " + webUID + ": OOMKilled"}, b.events.all())
+		require.Equal(t, []string{"Node node1: Starting", "pod " + webUID + ": OOMKilled"}, b.events.all())
 		require.Equal(t, 1, b.log.count("the kernel OOM-killed a process"))
 
 		wait(10 * time.Second)

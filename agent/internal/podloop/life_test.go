@@ -1,7 +1,9 @@
 package podloop
 
 import (
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
 // A pod's life without faults does not depend on housekeeping.
@@ -234,4 +238,25 @@ func TestLife_APIPodIsDeletedFaster(t *testing.T) {
 		b.await("web", Removed)
 		require.Less(t, time.Since(began), 15*time.Second)
 	}, twoSources(podspec.SourceFile, podspec.SourceAPI))
+}
+
+func TestEvents_StateOfAPodIsUnknown(t *testing.T) {
+	t.Parallel()
+	var failed atomic.Int32
+	inBubble(t, func(b *bed) {
+		b.set(newPod("web", "web:1"))
+		b.awaitRunning("web")
+		require.False(t, b.recorder.hasEvent("FailedSync"))
+		require.NoError(t, b.node.Fail("ContainerStatus", fakecri.Fault{Err: errors.New("broken")}))
+		require.NoError(t, b.node.Kill("default/web/main", 1))
+		b.eventually("the event is recorded", func() bool { return b.recorder.hasEvent("FailedSync: error determining status: ") })
+		require.True(t, b.recorder.hasEvent("broken"))
+		require.Positive(t, failed.Load(), "the configured observer must be called too")
+	}, func(c *Config) {
+		c.Observers.Workers.SyncEnded = func(i podworker.SyncInfo) {
+			if i.Err != nil {
+				failed.Add(1)
+			}
+		}
+	})
 }

@@ -24,6 +24,10 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
+// failedSync is the reason of the event about a pod whose state in the runtime is unknown, the same
+// as the kubelet's.
+const failedSync = "FailedSync"
+
 // New returns a Loop. It starts nothing and opens nothing. The error reports every problem with
 // cfg.
 func New(cfg Config) (*Loop, error) {
@@ -221,6 +225,7 @@ func (l *Loop) addFolders(cfg *podrunner.Config) error {
 func (l *Loop) newWorkers() (err error) {
 	observer := l.cfg.Observers.Workers
 	observer.PhaseChanged = l.workerMoved
+	observer.SyncEnded = l.syncEnded
 	l.workers, err = podworker.New(podworker.Config{
 		Syncer:       syncer{l},
 		Cache:        l.cache,
@@ -232,6 +237,18 @@ func (l *Loop) newWorkers() (err error) {
 		Logger:       l.cfg.Logger,
 	})
 	return err
+}
+
+// syncEnded records an event if a pod could not be synced because its state in the runtime is
+// unknown.
+func (l *Loop) syncEnded(info podworker.SyncInfo) {
+	e, unknown := errors.AsType[*podworker.StatusError](info.Err)
+	if unknown && info.Pod != nil && !errors.Is(e.Err, context.Canceled) { // the sync may have been cancelled
+		l.cfg.Events.Eventf(info.Pod, corev1.EventTypeWarning, failedSync, "error determining status: %v", e.Err)
+	}
+	if ended := l.cfg.Observers.Workers.SyncEnded; ended != nil {
+		ended(info)
+	}
 }
 
 func (l *Loop) newStatuses() (err error) {

@@ -14,7 +14,7 @@
 // verdicts, removes deleted entries and writes "?" as the verdict of new entries.
 //
 // The test reads our side from the source: the literals of the HTTP server, the exporter and
-// the flags of minimal-agent and cluster-agent, the constants of the managers, and the fields of its
+// the flags of minimal-agent and cluster-agent, the literals of the managers and the engine, and the fields of its
 // configuration. A feature gate is a "yes" if we behave as the kubelet does with the gate at
 // its default. This test does not check that; the comparisons do.
 package lists

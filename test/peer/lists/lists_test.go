@@ -123,7 +123,7 @@ func hasMetric(t *testing.T, root string) func(string) bool {
 func hasReason(t *testing.T, root string) func(string) bool {
 	t.Helper()
 	known := map[string]bool{}
-	for _, dir := range []string{"containergc", "eviction", "imagegc", "lifecycle", "oomwatch", "pleg", "podmanager", "prober", "status"} {
+	for _, dir := range []string{"agent/agent.go", "agent/internal", "containergc", "eviction", "imagegc", "lifecycle", "oomwatch", "pleg", "podmanager", "prober", "status"} {
 		maps.Copy(known, literals(parse(t, filepath.Join(root, dir))))
 	}
 	return func(entry string) bool { return known[entry] }
