@@ -81,7 +81,7 @@ func TestNode_FirstReportDoesNotNeedTheWatch(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.failing(func(_ *http.Request, q request) error {
 			if q.String() == "create nodes" {
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 			}
 			return nil
 		})
