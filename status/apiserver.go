@@ -130,6 +130,24 @@ func (a *APIServer) RecordObject(uid types.UID, pod *corev1.Pod) {
 	}
 }
 
+// RecordList records that the API server has listed these objects. If an object is older than the
+// known object, the API server may have been restored from an older state, so the next publication
+// gets the object. The list may contain mirror pods, and pods that were never published.
+func (a *APIServer) RecordList(pods []*corev1.Pod) {
+	listed := make(map[types.UID]*corev1.Pod, len(pods))
+	for _, pod := range pods {
+		listed[pod.UID] = pod
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for uid, k := range a.known {
+		if pod, ok := listed[k.object.UID]; ok && isNewer(k.object, pod) {
+			k.uncertain = true
+			a.known[uid] = k
+		}
+	}
+}
+
 // Forget deletes the last known object of a pod.
 func (a *APIServer) Forget(uid types.UID) {
 	a.mu.Lock()

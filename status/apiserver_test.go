@@ -113,6 +113,30 @@ func TestAPIServer_VersionsThatAreNotNumbers(t *testing.T) {
 	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "two patches of the first object")
 }
 
+// TestAPIServer_RestoredFromAnOlderState checks that the status is published again to a server whose
+// objects have gone back to older versions.
+func TestAPIServer_RestoredFromAnOlderState(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	seen := a.put(numbered(1)[0])
+	n := newNode(t, a)
+	n.SetPodStatus(seen, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked())
+
+	n.sink.RecordList([]*corev1.Pod{a.pod("p0"), numbered(2)[1]})
+	n.Trigger(seen.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Empty(t, a.asked(), "the list has the known object")
+
+	a.pods["ns/p0"] = seen.DeepCopy()
+	n.sink.RecordList([]*corev1.Pod{seen})
+	n.Trigger(seen.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"get p0", "patch p0"}, a.asked())
+	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase)
+}
+
 func TestAPIServer_PersistentConflictIsAnError(t *testing.T) {
 	t.Parallel()
 	a := newAPI()

@@ -3,7 +3,9 @@ package cluster_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -121,4 +123,22 @@ func (a *api) paged(size int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pageSize = size
+}
+
+// snapshot returns a function that restores the current objects with their versions, as a restored
+// etcd does.
+func (a *api) snapshot() (restore func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	version, objects := a.version, map[string]map[string]document{}
+	for resource, named := range a.objects {
+		objects[resource] = maps.Clone(named) // stored objects never change
+	}
+	return func() {
+		a.endWatches(false)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.version, a.objects = version, objects
+		a.history = slices.DeleteFunc(a.history, func(c change) bool { return c.version > version })
+	}
 }

@@ -261,7 +261,8 @@ func (n *node) randomDelay() time.Duration {
 }
 
 // base returns the node as the API server shows it. After a failure it gets the node, because the
-// cached node may be outdated.
+// cached node may be outdated. It also gets the node if the watch has not delivered our last patch
+// after a period: the API server may have been restored from an older state.
 func (n *node) base(ctx context.Context) (*corev1.Node, error) {
 	if n.attempts.Failed > 0 {
 		return n.fresh(ctx)
@@ -272,8 +273,10 @@ func (n *node) base(ctx context.Context) (*corev1.Node, error) {
 		return n.stored, nil // the watch has not started yet, or has not delivered the created node yet
 	case err != nil:
 		return nil, err
-	case n.stored != nil && isNewer(n.stored, cached):
+	case n.stored != nil && isNewer(n.stored, cached) && n.cfg.Clock.Since(n.lastReport) < n.cfg.StatusPeriod:
 		return n.stored, nil // the watch has not delivered our last patch yet
+	case n.stored != nil && isNewer(n.stored, cached):
+		return n.fresh(ctx)
 	default:
 		return cached, nil
 	}

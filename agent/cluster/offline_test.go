@@ -47,3 +47,45 @@ func TestCluster_CatchesUpAfterAnHourWithoutTheAPIServer(t *testing.T) {
 		require.WithinDuration(b.t, time.Now(), b.condition(corev1.NodeReady).LastHeartbeatTime.Time, 2*time.Minute)
 	})
 }
+
+// The data of the API server are restored from an older snapshot, so the versions of all objects go
+// back. Afterwards the statuses of the pods and of the node are correct again.
+func TestCluster_CatchesUpAfterAnOlderSnapshotWasRestored(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		ends := newPod("ends", "demo/web:1")
+		ends.Spec.RestartPolicy = corev1.RestartPolicyNever
+		b.put("pods", ends)
+		b.put("pods", newPod("deleted", "demo/web:1"))
+		b.start()
+		after(time.Minute)
+		edit(b.api, "nodes", "", nodeName, func(n *corev1.Node) {
+			for i := range n.Status.Conditions {
+				n.Status.Conditions[i].Status = corev1.ConditionUnknown
+			}
+		})
+		restore := b.snapshot()
+
+		after(time.Minute)
+		require.Equal(b.t, corev1.ConditionTrue, b.condition(corev1.NodeReady).Status)
+		b.put("pods", newPod("created", "demo/web:1"))
+		b.remove("pods", "default", "deleted")
+		require.NoError(b.t, b.runtime.Kill("default/ends/main", 0))
+		after(time.Minute)
+		require.Equal(b.t, corev1.PodSucceeded, b.pod("ends").Status.Phase)
+		require.Equal(b.t, []string{"created"}, b.running())
+
+		b.setAway(true)
+		restore()
+		after(time.Minute)
+		b.setAway(false)
+		require.Equal(b.t, corev1.PodRunning, b.pod("ends").Status.Phase)
+		require.Equal(b.t, corev1.ConditionUnknown, b.condition(corev1.NodeReady).Status)
+		after(2 * time.Minute)
+		require.Equal(b.t, corev1.PodSucceeded, b.pod("ends").Status.Phase)
+		require.Equal(b.t, corev1.ConditionTrue, b.condition(corev1.NodeReady).Status)
+		require.Equal(b.t, []string{"deleted"}, b.running(), "as the API server defines them now")
+		require.Equal(b.t, corev1.PodRunning, b.pod("deleted").Status.Phase)
+		require.WithinDuration(b.t, time.Now(), b.lease().Spec.RenewTime.Time, 11*time.Second)
+	})
+}

@@ -46,6 +46,7 @@ func newPods(cfg Config) *pods {
 func (p *pods) run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	checkpoint := &checkpoint{cfg: p.cfg, services: p.services, classes: p.classes}
 	var setting sync.Mutex // set must not be called concurrently
+	p.watched.listed = p.sink.RecordList
 	p.watched.changed = func(changed []*corev1.Pod) {
 		for _, pod := range changed {
 			if !podspec.IsMirror(pod) {

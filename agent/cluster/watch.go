@@ -31,6 +31,8 @@ type watched[T object] struct {
 	selector string
 	// trim removes fields that are not needed from a new object. Optional.
 	trim func(T)
+	// listed is called with all objects of each complete list, before changed. Optional.
+	listed func(objects []T)
 	// changed is called after each change with the new and changed objects. It runs in the
 	// goroutine of run, in the order of the changes. Optional.
 	changed func(objects []T)
@@ -251,6 +253,9 @@ func (s store[T]) Replace(list []any, _ string) error {
 		close(s.synced)
 	}
 	s.mu.Unlock()
+	if s.listed != nil {
+		s.listed(changed)
+	}
 	s.notify(changed)
 	return nil
 }
