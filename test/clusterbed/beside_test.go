@@ -268,25 +268,25 @@ func watchPods(t *testing.T) *lives {
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- p.read(json.NewDecoder(out)) }()
+	var reader sync.WaitGroup
+	reader.Go(func() { p.read(json.NewDecoder(out)) })
 	t.Cleanup(func() {
 		stop()
-		<-ended
+		reader.Wait()
 		_ = c.Wait() // it was killed
 	})
 	return p
 }
 
 // read reads the events of a watch until it ends.
-func (p *lives) read(events *json.Decoder) error {
+func (p *lives) read(events *json.Decoder) {
 	for {
 		var event struct {
 			Type   string
 			Object corev1.Pod
 		}
-		if err := events.Decode(&event); err != nil {
-			return err
+		if events.Decode(&event) != nil {
+			return
 		}
 		p.see(&event.Object, event.Type == "DELETED", time.Now())
 		select {

@@ -44,8 +44,11 @@ func demandingPod(name, nodeName string) *corev1.Pod {
 				Name: "main", Image: "any.example/main:1.2.3", SecurityContext: security,
 				Resources: corev1.ResourceRequirements{Requests: resources, Limits: resources.DeepCopy(), Claims: []corev1.ResourceClaim{{Name: "claim"}}},
 				VolumeMounts: []corev1.VolumeMount{
-					{Name: "config", MountPath: "/config", SubPath: "config.yaml"}, {Name: "disk", MountPath: "/disk"}, {Name: "token", MountPath: "/token"},
-					{Name: "host", MountPath: "/host", SubPathExpr: "$(HOSTNAME)"}, {Name: "memory", MountPath: "/memory"},
+					{Name: "config", MountPath: "/config", SubPath: "config.yaml"},
+					{Name: "disk", MountPath: "/disk"},
+					{Name: "token", MountPath: "/token"},
+					{Name: "host", MountPath: "/host", SubPathExpr: "$(HOSTNAME)"},
+					{Name: "memory", MountPath: "/memory"},
 				},
 				ReadinessProbe: probe(corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(8443), Scheme: corev1.URISchemeHTTPS}}),
 				LivenessProbe:  probe(corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"any"}}}),
