@@ -113,7 +113,7 @@ func (k *kubelet) rules(t *testing.T) []judge.Rule[*world] {
 func (k *kubelet) repeatedRule(t *testing.T, others []judge.Rule[*world]) judge.Rule[*world] {
 	t.Helper()
 	return judge.Rule[*world]{
-		Name: "first of two values", Class: judge.Deliberate, Doc: docPath,
+		Name: "first value of a repeated field", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "If a field is set twice, ours reports the second one as a mistake and also checks the first value; the kubelet uses the last value.",
 		Explains: func(s scene) bool {
 			if _, ok := refusal(s); !ok && s.Fact != "decode" || !isRepeated(s.World) {
@@ -153,7 +153,7 @@ func formRules() []judge.Rule[*world] {
 			return has(s.OursFacts, "strict ") && strings.HasPrefix(s.World.Tail, "---\n") || has(s.OursFacts, "strict "+field) && len(linesOf(s.World, field)) < 2
 		},
 	}, {
-		Name: "refused fields", Class: judge.Deliberate, Doc: docPath,
+		Name: "unsupported fields refused", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet supports a second endpoint for images, and default sysctls; ours refuses the fields that configure them.",
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "not implemented ")
@@ -161,7 +161,7 @@ func formRules() []judge.Rule[*world] {
 			return ok && set && s.Ours == "yes" && !isOurs(field)
 		},
 	}, {
-		Name: "ignored fields", Class: judge.Deliberate, Doc: docPath,
+		Name: "unsupported fields ignored", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet reads and validates the fields that ours ignores with a note.",
 		Explains: func(s scene) bool {
 			if field, ok := strings.CutPrefix(s.Fact, "ignored "); ok {
@@ -189,7 +189,7 @@ func valueRules() []judge.Rule[*world] {
 			return null && s.Fact == "decode" && s.Kubelet == "refused" && s.Ours == ""
 		},
 	}, {
-		Name: "YAML scalars", Class: judge.Deliberate, Doc: docPath,
+		Name: "YAML scalars 1e2 and yes", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet accepts 1e2 as a whole number and yes as true; ours refuses them.",
 		Explains: func(s scene) bool {
 			if s.Fact == "decode" {
@@ -200,7 +200,7 @@ func valueRules() []judge.Rule[*world] {
 			return ok && s.Kubelet != "" && has(s.OursFacts, "decode") && otherYAML(s.World)
 		},
 	}, {
-		Name: "refused whole", Class: judge.Deliberate, Doc: docPath,
+		Name: "values of a refused file", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "Ours and the kubelet accept different files. Each uses no field of a file that it refuses.",
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "value ")
@@ -251,7 +251,7 @@ func isMerged(s scene) bool {
 // defaultsRule is about fields whose default differs.
 func defaultsRule() judge.Rule[*world] {
 	return judge.Rule[*world]{
-		Name: "defaults", Class: judge.Deliberate, Doc: docPath,
+		Name: "different default values", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "Some defaults of Load differ, so that an agent can be tried out on a machine in use: address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded; the value auto is also supported), podLogsDir (in the agent's own folder), cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false), healthzPort (0), authentication.webhook.enabled (false), authorization.mode (AlwaysAllow).",
 		Explains: func(s scene) bool {
 			d, ok := map[string][2]string{
@@ -293,7 +293,7 @@ func isAccessDefault(s scene) bool {
 // checkedRule is about values that the kubelet validates later or never.
 func checkedRule() judge.Rule[*world] {
 	return judge.Rule[*world]{
-		Name: "values that cannot work", Class: judge.Deliberate, Doc: docPath,
+		Name: "unusable values refused", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet accepts some values that can't work, and fails later or ignores these values; ours refuses the file.",
 		Explains: func(s scene) bool {
 			_, ok := refusal(s)

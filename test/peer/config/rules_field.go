@@ -12,7 +12,7 @@ func fieldRules() []judge.Rule[*world] { return slices.Concat(looserRules(), str
 // looserRules are mostly about values that the kubelet rejects and our package accepts.
 func looserRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "enforcement without cgroups", Class: judge.Deliberate, Doc: docPath,
+		Name: "enforceNodeAllocatable with cgroupsPerQOS false", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is set to none; ours accepts cgroupsPerQOS false, which is its default, with any value of enforceNodeAllocatable, and then sets no cgroup limit for all pods together.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
@@ -20,7 +20,7 @@ func looserRules() []judge.Rule[*world] {
 				len(c.EnforceNodeAllocatable) > 0 && !slices.Equal(c.EnforceNodeAllocatable, []string{"none"})
 		},
 	}, {
-		Name: "ages of images", Class: judge.Deliberate, Doc: docPath,
+		Name: "imageMaximumGCAge below imageMinimumGCAge", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "imageMaximumGCAge may be shorter than imageMinimumGCAge; an image is still never deleted before imageMinimumGCAge.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
@@ -32,7 +32,7 @@ func looserRules() []judge.Rule[*world] {
 // stricterRules are mostly about values that our package rejects and the kubelet accepts.
 func stricterRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "limits without cgroups", Class: judge.Deliberate, Doc: docPath,
+		Name: "cgroup settings without cgroupsPerQOS", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "Settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a cgroupRoot. Otherwise ours refuses them. Ours also refuses podPidsLimit 0.",
 		Explains: func(s scene) bool {
 			if s.Kubelet != "" || s.Ours != "yes" {
@@ -53,7 +53,7 @@ func stricterRules() []judge.Rule[*world] {
 			}
 		},
 	}, {
-		Name: "enforcement", Class: judge.Deliberate, Doc: docPath,
+		Name: "unsupported values of enforceNodeAllocatable", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The only supported values of enforceNodeAllocatable are pods and none.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
@@ -61,14 +61,14 @@ func stricterRules() []judge.Rule[*world] {
 				slices.ContainsFunc(c.EnforceNodeAllocatable, func(e string) bool { return e != "pods" && e != "none" })
 		},
 	}, {
-		Name: "server", Class: judge.Deliberate, Doc: docPath,
+		Name: "enableServer false", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet can run without its server; ours refuses enableServer false, because the agent's commands send requests to the server.",
 		Explains: func(s scene) bool {
 			value, _ := s.World.value("enableServer")
 			return s.Fact == "refused enableServer" && s.Ours == "yes" && value == "false"
 		},
 	}, {
-		Name: "merged thresholds", Class: judge.Deliberate, Doc: docPath,
+		Name: "merged default eviction thresholds", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "With mergeDefaultEvictionSettings, the kubelet adds the default thresholds to the field evictionHard. Ours leaves the field as it is in the file, and adds the defaults in Settings.Thresholds and Settings.Policies.",
 		Explains: isMerged,
 	}}

@@ -13,7 +13,7 @@ import (
 // ownRules are about reports that only our package makes about a file.
 func ownRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "lines", Class: judge.Deliberate, Doc: docPath,
+		Name: "line numbers of problems and notes", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "Ours reports the line of each problem, and of each note about a field; the kubelet reports no lines.",
 		Explains: func(s scene) bool {
 			if field, ok := strings.CutPrefix(s.Fact, "again "); ok {
@@ -24,7 +24,7 @@ func ownRules() []judge.Rule[*world] {
 			return ok && s.Kubelet == "" && s.Ours == lineOf(s.World, field)
 		},
 	}, {
-		Name: "remarks", Class: judge.Deliberate, Doc: docPath,
+		Name: "notes about TLS and authorization", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "Ours adds a note to the File if clientCAFile is set and authorization is not, if a cipher suite is insecure, and if tlsCipherSuites has no effect because of tlsMinVersion.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
@@ -41,7 +41,7 @@ func ownRules() []judge.Rule[*world] {
 			}
 		},
 	}, {
-		Name: "long files", Class: judge.Deliberate, Doc: docPath,
+		Name: "files above 1 MiB", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet reads a file of any length; ours refuses a file above 1 MiB.",
 		Explains: func(s scene) bool {
 			if len(s.World.text()) <= longest {

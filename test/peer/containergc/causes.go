@@ -10,58 +10,58 @@ func causes() []cause { return append(causesInRuntime(), causesInLogs()...) }
 func causesInRuntime() []cause {
 	return []cause{
 		{
-			"sources not ready", waitsForSources, judge.Deliberate,
+			"pod sources not ready", waitsForSources, judge.Deliberate,
 			"While a pod source is not ready, the kubelet enforces limits and removes sandboxes and dead " +
 				"links; ours does nothing, and DeleteAllUnusedContainers returns ErrNotReady.",
 		},
 		{
-			"one snapshot", oneSnapshot, judge.Deliberate,
+			"one runtime snapshot per pass", oneSnapshot, judge.Deliberate,
 			"Ours uses one snapshot for the whole pass, and does nothing without it; the kubelet lists again " +
 				"for each step, and continues after a list that failed.",
 		},
 		{
-			"no pod", needsPod, judge.Deliberate,
+			"containers and sandboxes without a pod", needsPod, judge.Deliberate,
 			"The kubelet removes a container or a sandbox without a pod as if its pod did not exist any " +
 				"more; here such a container belongs to the pod of its sandbox, and objects without a pod are " +
 				"kept.",
 		},
 		{
-			"created", createdStays, judge.KubeletDefect,
+			"containers created but not started", createdStays, judge.KubeletDefect,
 			"The kubelet treats a created container as dead; ours keeps the container while its pod may still start it.",
 		},
 		{
-			"unknown states", knownStates, judge.Deliberate,
+			"containers and sandboxes in unknown states", knownStates, judge.Deliberate,
 			"A container or a sandbox in a state that this version does not know counts as running; the kubelet removes it.",
 		},
 		{
-			"age from the end", ageFromEnd, judge.KubeletDefect,
+			"minimum age counted from the exit", ageFromEnd, judge.KubeletDefect,
 			"The age of a dead container counts from its exit; in the kubelet it counts from its creation, " +
 				"so that a container that ran for a long time is never young.",
 		},
 		{
-			"attempts", attemptsTell, judge.KubeletDefect,
+			"newest instance by attempt", attemptsTell, judge.KubeletDefect,
 			"The container or sandbox with the highest attempt is the newest, and creation times matter only " +
 				"for equal attempts; the kubelet compares only creation times, although the clock may have been " +
 				"set.",
 		},
 		{
-			"no status", noStatus, judge.Deliberate,
+			"removal without a container status", noStatus, judge.Deliberate,
 			"The kubelet does not remove a container whose status it cannot get; ours needs no status to remove a container.",
 		},
 		{
-			"back-off", backsOff, judge.Deliberate,
+			"back-off after failed removals", backsOff, judge.Deliberate,
 			"The kubelet retries a failed removal in each pass; ours retries it after 1 min, 2 min, and so on up to 15 min.",
 		},
 		{
-			"failures are errors", failuresAreErrors, judge.Deliberate,
+			"failed removals reported as errors", failuresAreErrors, judge.Deliberate,
 			"A failed removal is part of the error of the pass and of its event; the kubelet only logs it.",
 		},
 		{
-			"events of reclaims", tellsReclaim, judge.Deliberate,
+			"event after failed DeleteAllUnusedContainers", tellsReclaim, judge.Deliberate,
 			"A failed DeleteAllUnusedContainers also causes the event ContainerGCFailed; the kubelet only logs the failure.",
 		},
 		{
-			"quiet events", quiets, judge.Deliberate,
+			"rate-limited ContainerGCFailed events", quiets, judge.Deliberate,
 			"The event ContainerGCFailed is recorded at most once in ten minutes; the kubelet records it in each pass that fails.",
 		},
 	}
@@ -71,35 +71,35 @@ func causesInRuntime() []cause {
 func causesInLogs() []cause {
 	return []cause{
 		{
-			"logs apart", logsApart, judge.Deliberate,
+			"logs removed after their container", logsApart, judge.Deliberate,
 			"The kubelet removes a container's logs and the link to them before the container, and keeps the " +
 				"logs of a container that another client removed; ours removes both after the container, " +
 				"whichever client removed it.",
 		},
 		{
-			"folder last", folderLast, judge.Deliberate,
+			"pod log directory removed last", folderLast, judge.Deliberate,
 			"The logs of a pod that was deleted or evicted are kept until nothing of the pod is left in the " +
 				"runtime; the kubelet removes them at once.",
 		},
 		{
-			"folder names", namedFolders, judge.Deliberate,
+			"log directories not named after pods", namedFolders, judge.Deliberate,
 			"The kubelet uses what follows the last underscore of a log folder's name as a UID; ours ignores " +
 				"folders whose names are not those of pods.",
 		},
 		{
-			"missing folder", missingFolder, judge.Deliberate,
+			"missing pod log directory", missingFolder, judge.Deliberate,
 			"If the folder of pod logs does not exist, the kubelet's pass fails; ours treats the folder as empty.",
 		},
 		{
-			"links despite", linksDespite, judge.KubeletDefect,
+			"dead symlinks despite unreadable pod logs", linksDespite, judge.KubeletDefect,
 			"If the folder of pod logs cannot be read, the kubelet keeps dead links; ours removes them.",
 		},
 		{
-			"unreadable links", readsLinks, judge.Deliberate,
+			"unreadable directory of log symlinks", readsLinks, judge.Deliberate,
 			"If the folder of links cannot be read, our pass fails; the kubelet treats it as empty, and removes no container.",
 		},
 		{
-			"links without a status", snapshotTells, judge.Deliberate,
+			"dead symlinks without a container status", snapshotTells, judge.Deliberate,
 			"Ours uses the snapshot to find out whether the container of a dead link may write again; the " +
 				"kubelet requests the container's status, and removes the link of a running container if that " +
 				"fails.",

@@ -34,7 +34,7 @@ const (
 	namedFolders             // removes only directories with the name of a pod's log directory
 	missingFolder            // a missing log directory is no failure
 	linksDespite             // cleans links although the log directory could not be read
-	readsLinks               // a link that cannot be read counts as dead
+	readsLinks               // fails if the directory of links cannot be read
 	snapshotTells            // takes the state of the container of a dead link from the snapshot
 	everyTrait        traits = 1<<iota - 1
 )

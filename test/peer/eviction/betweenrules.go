@@ -15,11 +15,11 @@ func betweenRules() []judge.Rule[*world] {
 	const sentence = "The kubelet evaluates every 10 s, with measurements up to 30 s old. Ours evaluates again after a quarter of the time in which a fast consumer could reach a threshold, at most once every 100 ms."
 	return []judge.Rule[*world]{
 		{
-			Name: "looks between turns", Class: judge.Deliberate, Doc: doc, Sentence: sentence,
+			Name: "evaluations between the kubelet's passes", Class: judge.Deliberate, Doc: doc, Sentence: sentence,
 			Explains: func(s judge.Scene[*world]) bool { return !acts(s.Ours) && explainsBetween(s) },
 		},
 		{
-			Name: "looks between turns: something is done", Class: judge.Deliberate, Doc: doc, Sentence: sentence, Ends: true,
+			Name: "evaluations between the kubelet's passes: actions", Class: judge.Deliberate, Doc: doc, Sentence: sentence, Ends: true,
 			Explains: func(s judge.Scene[*world]) bool { return acts(s.Ours) && explainsBetween(s) },
 		},
 	}

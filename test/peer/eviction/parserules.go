@@ -27,10 +27,10 @@ func parseRules() (all []judge.Rule[*settingsWorld]) {
 		cause          refusal
 		name, sentence string
 	}{
-		{otherWords, "words of refusals", "For a number or a duration that cannot be parsed, the kubelet reports the error of Go's packages; ours names a valid example."},
-		{endless, "endless exponents", "An amount with an excessively large exponent is refused without computing it."},
-		{mistake, "mistakes", "Settings that can only be mistakes are refused, with one error for all of them; [ThresholdSettings.Lenient] accepts them as the kubelet does."},
-		{pairsNamed, "pairs of flags", "If a flag has two values for one signal, the kubelet uses the last; ours refuses the flag. The error also names each malformed pair."},
+		{otherWords, "wording of parse errors", "For a number or a duration that cannot be parsed, the kubelet reports the error of Go's packages; ours names a valid example."},
+		{endless, "quantities with huge exponents", "An amount with an excessively large exponent is refused without computing it."},
+		{mistake, "strict validation of eviction settings", "Settings that can only be mistakes are refused, with one error for all of them; [ThresholdSettings.Lenient] accepts them as the kubelet does."},
+		{pairsNamed, "repeated or malformed flag values", "If a flag has two values for one signal, the kubelet uses the last; ours refuses the flag. The error also names each malformed pair."},
 	} {
 		all = append(all, judge.Rule[*settingsWorld]{
 			Name: c.name, Class: judge.Deliberate, Doc: doc, Sentence: c.sentence,

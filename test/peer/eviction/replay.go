@@ -336,13 +336,13 @@ func causeRules() (all []judge.Rule[*world]) {
 		name, sentence string
 		class          judge.Class
 	}{
-		{layoutUnknown, "layout unknown", "While the filesystem layout is unknown, the kubelet does nothing; ours uses the last known layout, or a single filesystem if no layout was ever known.", judge.Deliberate},
-		{containerFS, "containerfs in the first turn", "The kubelet omits containerfs thresholds in its first pass; ours does not.", judge.KubeletDefect},
-		{oldFigures, "old figures", "The kubelet counts a threshold as met by a measurement of any age; ours treats a measurement older than [Policy.MaxObservationAge] as unknown.", judge.Deliberate},
-		{impossible, "impossible figures", "The kubelet accepts impossible values, such as 0 available of 0; ours treats them as unknown.", judge.Deliberate},
-		{unknownKeeps, "unknown signals", "The kubelet restarts a grace period after the signal was unknown; ours continues it.", judge.Deliberate},
-		{moreLooks, "looks after reclaiming", "The kubelet evaluates thresholds and node conditions once per pass; ours evaluates them again after it has reclaimed a disk.", judge.Deliberate},
-		{shortBreaks, "short breaks", "The kubelet restarts a grace period after a single measurement above the threshold; ours extends it by twice the time for which the threshold was not met, and restarts it after 10 s above the threshold.", judge.Deliberate},
+		{layoutUnknown, "unknown filesystem layout", "While the filesystem layout is unknown, the kubelet does nothing; ours uses the last known layout, or a single filesystem if no layout was ever known.", judge.Deliberate},
+		{containerFS, "containerfs thresholds in the first pass", "The kubelet omits containerfs thresholds in its first pass; ours does not.", judge.KubeletDefect},
+		{oldFigures, "outdated observations", "The kubelet counts a threshold as met by a measurement of any age; ours treats a measurement older than [Policy.MaxObservationAge] as unknown.", judge.Deliberate},
+		{impossible, "implausible observations", "The kubelet accepts impossible values, such as 0 available of 0; ours treats them as unknown.", judge.Deliberate},
+		{unknownKeeps, "grace period across unknown signals", "The kubelet restarts a grace period after the signal was unknown; ours continues it.", judge.Deliberate},
+		{moreLooks, "evaluation after disk reclaim", "The kubelet evaluates thresholds and node conditions once per pass; ours evaluates them again after it has reclaimed a disk.", judge.Deliberate},
+		{shortBreaks, "grace period across short recoveries", "The kubelet restarts a grace period after a single measurement above the threshold; ours extends it by twice the time for which the threshold was not met, and restarts it after 10 s above the threshold.", judge.Deliberate},
 	} {
 		r := judge.Rule[*world]{
 			Name: c.name, Class: c.class, Doc: doc, Sentence: c.sentence,

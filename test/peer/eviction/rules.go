@@ -25,26 +25,26 @@ func quirkRules() (all []judge.Rule[*world]) {
 		name, sentence string
 		class          judge.Class
 	}{
-		{limitsAndThresholds, "limits and thresholds in one turn", "In a pass that evicts a pod for a limit, the kubelet does nothing about thresholds; ours does the same, except that a pod whose earlier kill failed does not block the actions for thresholds.", judge.KubeletDefect},
-		{limitZero, "limit of zero", "The kubelet evicts a pod with a local storage limit of zero as soon as it uses anything; ours treats zero as no limit, as the kubelet does for a container.", judge.Deliberate},
+		{limitsAndThresholds, "thresholds despite a failed limit eviction", "In a pass that evicts a pod for a limit, the kubelet does nothing about thresholds; ours does the same, except that a pod whose earlier kill failed does not block the actions for thresholds.", judge.KubeletDefect},
+		{limitZero, "local storage limit of zero", "The kubelet evicts a pod with a local storage limit of zero as soon as it uses anything; ours treats zero as no limit, as the kubelet does for a container.", judge.Deliberate},
 		{splitLayers, "writable layers on a split filesystem", "If only images have a filesystem of their own, the kubelet does not count the writable layer towards a container's limit; ours counts it.", judge.KubeletDefect},
-		{unmeasuredLast, "pods without figures", "The kubelet evicts a pod without stats first; ours treats it as a pod that uses nothing until [Policy.StatsGrace] has passed since the first evaluation that needs its stats.", judge.Deliberate},
-		{oldPodFigures, "old figures of pods", "The kubelet ranks pods by stats of any age; ours uses only stats up to [Policy.MaxObservationAge] old, and disk usage up to an hour old.", judge.Deliberate},
-		{inodeUnits, "inodes and requests of bytes", "The kubelet subtracts a pod's request for ephemeral storage, in bytes, from the number of its inodes; ours does not.", judge.KubeletDefect},
-		{containersBeside, "requests beside resources of the pod", "The kubelet ignores the ephemeral storage requests of containers if the pod also has pod-level resources, which cannot include ephemeral storage; ours counts them.", judge.KubeletDefect},
+		{unmeasuredLast, "pods without stats", "The kubelet evicts a pod without stats first; ours treats it as a pod that uses nothing until [Policy.StatsGrace] has passed since the first evaluation that needs its stats.", judge.Deliberate},
+		{oldPodFigures, "outdated pod stats", "The kubelet ranks pods by stats of any age; ours uses only stats up to [Policy.MaxObservationAge] old, and disk usage up to an hour old.", judge.Deliberate},
+		{inodeUnits, "storage requests subtracted from inodes", "The kubelet subtracts a pod's request for ephemeral storage, in bytes, from the number of its inodes; ours does not.", judge.KubeletDefect},
+		{containersBeside, "container requests with pod-level resources", "The kubelet ignores the ephemeral storage requests of containers if the pod also has pod-level resources, which cannot include ephemeral storage; ours counts them.", judge.KubeletDefect},
 		{adopts, "evictions before a restart", "After a restart, the kubelet evicts more pods although the pods that it evicted before are still terminating; ours counts what these pods will free.", judge.Deliberate},
-		{freedCounts, "disk space that is being freed", "The kubelet does not count the disk space of a terminated pod that is not cleaned up yet; ours counts it as being freed, for at most 30 s.", judge.Deliberate},
-		{endingPassed, "pods that are ending", "The kubelet evicts the same pod again if it does not terminate in time or could not be killed; ours evicts the next pod.", judge.Deliberate},
-		{failedLast, "pods that could not be killed", "The kubelet evicts the same pod again if it does not terminate in time or could not be killed; ours evicts the next pod.", judge.Deliberate},
-		{severalGo, "several pods at a time", "The kubelet evicts one pod per pass; ours evicts as many pods as are expected to free enough, up to [Policy.MaxParallelEvictions].", judge.Deliberate},
-		{ownThreshold, "other thresholds after reclaiming", "After reclaiming a disk, the kubelet evicts pods if any threshold is met; ours evicts pods only if the threshold that it acts on is still met.", judge.Deliberate},
-		{collectionByLook, "reclaiming by steps", "In each pass the kubelet deletes unused containers, then images, and then evicts; ours takes new measurements after each of the two deletions, waits [Policy.ReclaimInterval] between two rounds, and does only what is still needed.", judge.Deliberate},
-		{uselessPassed, "pods that free nothing", "The kubelet also evicts pods that use none of the starved resource; ours skips them.", judge.Deliberate},
-		{hostPathStays, "host paths", "The kubelet also ranks pods by what is in their host paths; ours ignores host paths, because they are not deleted with the pod.", judge.Deliberate},
-		{otherFiles, "other files of pods", "When it ranks pods, ours counts a pod's other files on the node's disk, such as its /etc/hosts; the kubelet does not.", judge.Deliberate},
-		{containerMemory, "memory of containers", "If only containers have memory stats, the kubelet counts the pod's memory as zero; ours uses the sum of the containers' memory.", judge.Deliberate},
-		{nothingMeasured, "order where nothing is measured", "For a filesystem that pods do not use, the kubelet orders pods of the same priority by their requests; ours orders them by their age.", judge.Deliberate},
-		{figuresAfter, "figures after reclaiming", "The kubelet ranks pods by stats from before it reclaimed a disk, and reports these stats in messages; ours uses stats from after the reclaim.", judge.Deliberate},
+		{freedCounts, "disk space of terminated pods", "The kubelet does not count the disk space of a terminated pod that is not cleaned up yet; ours counts it as being freed, for at most 30 s.", judge.Deliberate},
+		{endingPassed, "pods already being evicted", "The kubelet evicts the same pod again if it does not terminate in time or could not be killed; ours evicts the next pod.", judge.Deliberate},
+		{failedLast, "pods whose kill failed", "The kubelet evicts the same pod again if it does not terminate in time or could not be killed; ours evicts the next pod.", judge.Deliberate},
+		{severalGo, "several evictions per pass", "The kubelet evicts one pod per pass; ours evicts as many pods as are expected to free enough, up to [Policy.MaxParallelEvictions].", judge.Deliberate},
+		{ownThreshold, "other thresholds after disk reclaim", "After reclaiming a disk, the kubelet evicts pods if any threshold is met; ours evicts pods only if the threshold that it acts on is still met.", judge.Deliberate},
+		{collectionByLook, "stepwise disk reclaim", "In each pass the kubelet deletes unused containers, then images, and then evicts; ours takes new measurements after each of the two deletions, waits [Policy.ReclaimInterval] between two rounds, and does only what is still needed.", judge.Deliberate},
+		{uselessPassed, "pods not using the starved resource", "The kubelet also evicts pods that use none of the starved resource; ours skips them.", judge.Deliberate},
+		{hostPathStays, "hostPath volumes in the ranking", "The kubelet also ranks pods by what is in their host paths; ours ignores host paths, because they are not deleted with the pod.", judge.Deliberate},
+		{otherFiles, "other pod files in the ranking", "When it ranks pods, ours counts a pod's other files on the node's disk, such as its /etc/hosts; the kubelet does not.", judge.Deliberate},
+		{containerMemory, "pod memory from container stats", "If only containers have memory stats, the kubelet counts the pod's memory as zero; ours uses the sum of the containers' memory.", judge.Deliberate},
+		{nothingMeasured, "ranking for a filesystem without usage", "For a filesystem that pods do not use, the kubelet orders pods of the same priority by their requests; ours orders them by their age.", judge.Deliberate},
+		{figuresAfter, "pod stats after disk reclaim", "The kubelet ranks pods by stats from before it reclaimed a disk, and reports these stats in messages; ours uses stats from after the reclaim.", judge.Deliberate},
 	} {
 		r := judge.Rule[*world]{
 			Name: q.name, Class: q.class, Doc: doc, Sentence: q.sentence, Ends: true,
@@ -52,7 +52,7 @@ func quirkRules() (all []judge.Rule[*world]) {
 		}
 		all = append(all, r)
 		if q.quirk == collectionByLook {
-			r.Name, r.Ends = q.name+": nothing is freed", false
+			r.Name, r.Ends = q.name+": nothing freed", false
 			r.Explains = func(s judge.Scene[*world]) bool {
 				return s.Fact == "collections" && causeOf(s) == q.quirk && stepOf(s).onlyCollectsInVain()
 			}

@@ -16,7 +16,7 @@ import (
 func textRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
 		{
-			Name: "no end to the grace period", Class: judge.KubeletDefect, Doc: doc,
+			Name: "negative MaxPodGracePeriodSeconds", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "With a negative MaxPodGracePeriodSeconds, a pod keeps its own grace period; in the kubelet it gets one second.", Ends: true,
 			Explains: func(s judge.Scene[*world]) bool {
 				st, name := killOf(s, "grace")
@@ -24,12 +24,12 @@ func textRules() []judge.Rule[*world] {
 			},
 		},
 		{
-			Name: "old figures of pods: text", Class: judge.Deliberate, Doc: doc,
+			Name: "outdated pod stats: messages", Class: judge.Deliberate, Doc: doc,
 			Sentence: "The kubelet ranks pods by stats of any age; ours uses only stats up to [Policy.MaxObservationAge] old, and disk usage up to an hour old.",
 			Explains: explainsOldFigures,
 		},
 		{
-			Name: "text after reclaiming", Class: judge.Deliberate, Doc: doc,
+			Name: "pod stats after disk reclaim: messages", Class: judge.Deliberate, Doc: doc,
 			Sentence: "The kubelet ranks pods by stats from before it reclaimed a disk, and reports these stats in messages; ours uses stats from after the reclaim.",
 			Explains: explainsText,
 		},

@@ -17,12 +17,12 @@ import (
 func thresholdRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
 		{
-			Name: "events once a period", Class: judge.Deliberate, Doc: doc,
+			Name: "rate-limited eviction events", Class: judge.Deliberate, Doc: doc,
 			Sentence: "The event EvictionThresholdMet is sent at most once per [Config.EventPeriod] for each resource, and the event about an evicted pod once, however often its kill is retried.",
 			Explains: eventOnce,
 		},
 		{
-			Name: "any of several thresholds", Class: judge.ArbitraryOrder, Doc: doc,
+			Name: "arbitrary choice among due thresholds", Class: judge.ArbitraryOrder, Doc: doc,
 			Sentence: "If several thresholds are due, the kubelet acts on a memory threshold if one is due, and otherwise on an arbitrary threshold; ours acts on hard thresholds first, then in a fixed order.", Ends: true,
 			Explains: func(s judge.Scene[*world]) bool { return explainsPick(s, true) },
 		},

@@ -18,7 +18,7 @@ type scene = judge.Scene[*world]
 func rules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
 		{
-			Name: "pod without address", Class: judge.Deliberate, Doc: doc,
+			Name: "HTTP hook without a pod IP", Class: judge.Deliberate, Doc: doc,
 			Sentence: "If the pod has no IP for an HTTP hook, the kubelet logs the whole pod status; this package logs that the pod has no IP.",
 			Explains: func(s scene) bool {
 				const text = "failed to find networking container: "
@@ -27,7 +27,7 @@ func rules() []judge.Rule[*world] {
 			},
 		},
 		{
-			Name: "neither scheme works", Class: judge.Deliberate, Doc: doc,
+			Name: "HTTPS hook with failed HTTP fallback", Class: judge.Deliberate, Doc: doc,
 			Sentence: "If an HTTPS hook fails with HTTPS and with plain HTTP, the kubelet reports the first error; this package reports both.",
 			Explains: func(s scene) bool {
 				if s.Fact != "message" || s.World.Handler.HTTPGet == nil || s.KubeletFacts[0]["request 1"] == "" {
@@ -39,7 +39,7 @@ func rules() []judge.Rule[*world] {
 			},
 		},
 		{
-			Name: "path with a scheme", Class: judge.KubeletDefect, Doc: doc,
+			Name: "HTTP hook path with a scheme", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "The kubelet treats a path such as mailto:x as a URL without a host and sends no request; this package treats it as a path.",
 			Explains: func(s scene) bool {
 				get := s.World.Handler.HTTPGet

@@ -448,7 +448,7 @@ func (m *model) measureAgain() {
 
 // available returns the available amount as a measurement returns it.
 func (m *model) available() uint64 {
-	if m.faults.Odd == "more than all" {
+	if m.faults.Odd == "available above capacity" {
 		return m.capacity
 	}
 	return m.capacity - min(m.capacity, m.filled)

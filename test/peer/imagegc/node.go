@@ -142,7 +142,7 @@ func (n *node) usage() (capacity, available uint64, err error) {
 		return 0, 0, errors.New("fault:disk")
 	case n.faults.Odd == "no capacity":
 		capacity = 0
-	case n.faults.Odd == "more than all":
+	case n.faults.Odd == "available above capacity":
 		available += 2 * capacity
 	}
 	return capacity, available, nil

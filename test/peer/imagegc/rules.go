@@ -44,8 +44,12 @@ type cause struct {
 func rules() (rules []judge.Rule[*World]) {
 	for _, c := range causes() {
 		for _, part := range c.parts {
+			name := c.name
+			if len(c.parts) > 1 {
+				name += ": " + string(part)
+			}
 			rules = append(rules, judge.Rule[*World]{
-				Name: c.name + ": " + string(part), Class: c.class, Sentence: c.sentence, Doc: doc,
+				Name: name, Class: c.class, Sentence: c.sentence, Doc: doc,
 				Ends: part == deletions || part == all,
 				Explains: func(s judge.Scene[*World]) bool {
 					return part.has(s.Fact) && s.World.explains(s, c.trait)
@@ -54,7 +58,7 @@ func rules() (rules []judge.Rule[*World]) {
 		}
 	}
 	return append(rules, judge.Rule[*World]{
-		Name: "every problem", Class: judge.Deliberate, Doc: "imagegc/doc.go",
+		Name: "all problems of an invalid policy", Class: judge.Deliberate, Doc: "imagegc/doc.go",
 		Sentence: "All problems of an invalid policy are reported; the kubelet reports the first.",
 		Explains: func(s judge.Scene[*World]) bool {
 			problems, ok := strings.CutPrefix(s.Ours, "imagegc: invalid config: ")

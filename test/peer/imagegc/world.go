@@ -255,7 +255,7 @@ func (w *World) drawSteps(d *judge.Draw) {
 		if d.Chance(15) {
 			s.Faults = Faults{Images: d.Chance(20), Sandboxes: d.Chance(10), Containers: d.Chance(20), Disk: d.Chance(20)}
 			if d.Chance(30) {
-				s.Faults.Odd = judge.Pick(d, "no capacity", "more than all")
+				s.Faults.Odd = judge.Pick(d, "no capacity", "available above capacity")
 			}
 			s.Faults.Save, s.Faults.Load, s.Faults.Later = d.Chance(30), d.Chance(30), d.Chance(30)
 		}

@@ -24,7 +24,7 @@ const (
 
 // A Rule explains one kind of difference.
 type Rule[W any] struct {
-	Name  string // short and unique in the peer, such as "pods without figures"
+	Name  string // short and unique in the peer, such as "pods without stats"
 	Class Class
 	// Sentence describes the behaviour of the kubelet and ours. Doc contains it word for
 	// word.

@@ -101,10 +101,10 @@ func TestRefusals_AreTheKubelets(t *testing.T) {
 	for name, decide := range map[string]func(string) (authorizer.Decision, error){
 		"no opinion": func(string) (authorizer.Decision, error) { return authorizer.DecisionNoOpinion, nil },
 		"deny":       func(string) (authorizer.Decision, error) { return authorizer.DecisionDeny, nil },
-		"error": func(string) (authorizer.Decision, error) {
+		"authorizer error": func(string) (authorizer.Decision, error) {
 			return authorizer.DecisionNoOpinion, errors.New("no API server")
 		},
-		"late error": func(s string) (authorizer.Decision, error) {
+		"authorizer error for nodes/proxy": func(s string) (authorizer.Decision, error) {
 			if s == "proxy" {
 				return authorizer.DecisionNoOpinion, errors.New("no API server")
 			}
@@ -144,15 +144,15 @@ func TestUsers_AreTheKubelets(t *testing.T) {
 	ca, other, api := newAuthority(t), newAuthority(t), newAPIServer(t)
 	none := func(*x509.Certificate) {}
 	certs := map[string]*tls.Certificate{
-		"none": nil, "valid": ca.issue(t, "john", none), "nameless": ca.issue(t, "", none), "wrong CA": other.issue(t, "john", none),
-		"expired":     ca.issue(t, "john", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
-		"future":      ca.issue(t, "john", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }),
-		"server":      ca.issue(t, "john", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }),
-		"any usage":   ca.issue(t, "john", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} }),
-		"no usage":    ca.issue(t, "john", func(c *x509.Certificate) { c.ExtKeyUsage = nil }),
-		"no groups":   ca.issue(t, "john", func(c *x509.Certificate) { c.Subject.Organization = nil }),
-		"one of all":  ca.issue(t, "john", func(c *x509.Certificate) { c.Subject.Organization = []string{"system:authenticated"} }),
-		"unauthentic": ca.issue(t, "john", func(c *x509.Certificate) { c.Subject.Organization = []string{"system:unauthenticated"} }),
+		"none": nil, "valid": ca.issue(t, "john", none), "no common name": ca.issue(t, "", none), "wrong CA": other.issue(t, "john", none),
+		"expired":                ca.issue(t, "john", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
+		"not yet valid":          ca.issue(t, "john", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }),
+		"server usage":           ca.issue(t, "john", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }),
+		"any usage":              ca.issue(t, "john", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} }),
+		"no usage":               ca.issue(t, "john", func(c *x509.Certificate) { c.ExtKeyUsage = nil }),
+		"no groups":              ca.issue(t, "john", func(c *x509.Certificate) { c.Subject.Organization = nil }),
+		"system:authenticated":   ca.issue(t, "john", func(c *x509.Certificate) { c.Subject.Organization = []string{"system:authenticated"} }),
+		"system:unauthenticated": ca.issue(t, "john", func(c *x509.Certificate) { c.Subject.Organization = []string{"system:unauthenticated"} }),
 	}
 	for _, anonymous := range []bool{false, true} {
 		seen := &recorder{decide: func(string) (authorizer.Decision, error) { return authorizer.DecisionAllow, nil }}

@@ -156,7 +156,7 @@ func evictText(evict bool, reason, message string) string {
 
 func deadlineRules() []judge.Rule[*deadlineWorld] {
 	return []judge.Rule[*deadlineWorld]{{
-		Name: "no event", Class: judge.Deliberate, Doc: doc,
+		Name: "no DeadlineExceeded event", Class: judge.Deliberate, Doc: doc,
 		Sentence: "ActiveDeadline sends no event; the kubelet sends an event each time it finds that a pod's deadline has passed.",
 		Explains: func(s judge.Scene[*deadlineWorld]) bool {
 			_, text, evicts := strings.Cut(s.KubeletFacts[s.Step]["evict"], "true ")

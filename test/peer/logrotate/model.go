@@ -272,7 +272,7 @@ func (m *model) reopen(i int, p *pot, h Happening) (fails string) {
 	switch h.Reopen {
 	case "fails", "not found":
 		return h.Reopen
-	case "makes no file":
+	case "creates no file":
 		return ""
 	}
 	if e, ok := p.names[logName]; ok {

@@ -245,7 +245,7 @@ func (n *node) ReopenContainerLog(_ context.Context, id string) error {
 		return grpcstatus.Error(codes.Unknown, "fault:reopen")
 	case "not found":
 		return grpcstatus.Error(codes.NotFound, "fault:reopen")
-	case "makes no file":
+	case "creates no file":
 		return nil
 	}
 	f, err := os.OpenFile(filepath.Join(n.root, n.w.file(i)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
@@ -254,7 +254,7 @@ func (n *node) ReopenContainerLog(_ context.Context, id string) error {
 	}
 	err = n.open[i].Close()
 	n.open[i] = f
-	if n.step.Logs[i].Reopen == "fails late" {
+	if n.step.Logs[i].Reopen == "fails after creating the file" {
 		err = errors.Join(err, grpcstatus.Error(codes.Unknown, "fault:reopen"))
 	}
 	return err

@@ -99,7 +99,7 @@ func (w *World) drawStep(d *judge.Draw) Step {
 	for range w.Containers {
 		h := Happening{Grow: judge.Pick(d, 120, 120, 0, 30, 100, 99), Mute: d.Chance(3), Lost: d.Chance(3), Ends: d.Chance(2)}
 		if d.Chance(10) {
-			h.Reopen = judge.Pick(d, "fails", "fails late", "not found", "makes no file")
+			h.Reopen = judge.Pick(d, "fails", "fails after creating the file", "not found", "creates no file")
 		}
 		s.Logs = append(s.Logs, h)
 	}

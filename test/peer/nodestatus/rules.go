@@ -72,21 +72,21 @@ func wasReady(s scene) bool {
 func rules() []rule {
 	return []rule{
 		{
-			Name: "swap that is gone", Class: judge.KubeletDefect, Doc: doc, Ends: true,
+			Name: "removed swap still reported", Class: judge.KubeletDefect, Doc: doc, Ends: true,
 			Sentence: "The kubelet continues to report swap that the machine no longer has; here it is removed from the status.",
 			Explains: because(func(s scene, step *Step, d difference) bool {
 				return d.fact == "info/swap" && step.Machine != nil && step.Machine.Swap == 0 && d.ours == "" && d.kubelet == before(s, d.fact)
 			}),
 		},
 		{
-			Name: "handlers after a restart", Class: judge.Deliberate, Doc: doc, Ends: true,
+			Name: "runtime handlers after a restart", Class: judge.Deliberate, Doc: doc, Ends: true,
 			Sentence: "A kubelet that has just started reports no runtime handlers until the runtime is ready; here the previous runtime handlers stay.",
 			Explains: because(func(s scene, _ *Step, d difference) bool {
 				return d.fact == "handlers" && !wasReady(s) && d.kubelet == "" && d.ours == before(s, d.fact)
 			}),
 		},
 		{
-			Name: "devices of a machine that is not measured", Class: judge.KubeletDefect, Doc: doc, Ends: true,
+			Name: "device plugins without machine info", Class: judge.KubeletDefect, Doc: doc, Ends: true,
 			Sentence: "While the kubelet cannot measure the machine it ignores device plugins, so that unhealthy devices are allocatable; here the state of device plugins is always used.",
 			Explains: because(func(_ scene, step *Step, d difference) bool {
 				kind, name, _ := strings.Cut(d.fact, " ")
@@ -103,14 +103,14 @@ func rules() []rule {
 			}),
 		},
 		{
-			Name: "version of a runtime that does not answer", Class: judge.Deliberate, Doc: doc, Ends: true,
+			Name: "unknown container runtime version", Class: judge.Deliberate, Doc: doc, Ends: true,
 			Sentence: "If the version of the runtime is unknown, the kubelet reports Unknown; here the previous version stays.",
 			Explains: because(func(s scene, step *Step, d difference) bool {
 				return d.fact == "info/runtime" && step.NoVersion && d.kubelet == step.Name+"://Unknown" && d.ours == before(s, d.fact)
 			}),
 		},
 		{
-			Name: "empty id", Class: judge.Deliberate, Doc: doc, Ends: true,
+			Name: "unreadable machine ID or system UUID", Class: judge.Deliberate, Doc: doc, Ends: true,
 			Sentence: "If the kubelet cannot read an ID of the machine, it reports an empty ID; here the previous ID stays.",
 			Explains: because(func(s scene, step *Step, d difference) bool {
 				m := step.Machine
@@ -119,7 +119,7 @@ func rules() []rule {
 			}),
 		},
 		{
-			Name: "second reboot", Class: judge.Deliberate, Doc: doc,
+			Name: "repeated Rebooted events", Class: judge.Deliberate, Doc: doc,
 			Sentence: "The kubelet reports a reboot at most once per process; [Events] reports a reboot whenever the boot ID differs from the previous boot ID.",
 			Explains: func(s scene) bool {
 				reboot, rest, ok := strings.Cut(s.Ours, "; ")

@@ -78,16 +78,16 @@ type edit string
 
 const (
 	nothing     edit = ""
-	unknown     edit = "the node controller gives the node up"
-	first       edit = "a condition in front"
-	last        edit = "a condition behind"
-	license     edit = "a resource of others"
+	unknown     edit = "the node controller sets conditions to Unknown"
+	first       edit = "a condition added first"
+	last        edit = "a condition added last"
+	license     edit = "an extended resource of another client"
 	leftover    edit = "an allocatable resource without capacity"
 	attached    edit = "an attached volume"
 	noImages    edit = "images deleted"
 	noCondition edit = "conditions deleted"
-	cloudWrites edit = "addresses of the cloud"
-	reasons     edit = "reasons of others"
+	cloudWrites edit = "addresses of the cloud provider"
+	reasons     edit = "condition reasons of another client"
 )
 
 // write applies the edit.

@@ -67,12 +67,12 @@ func rules() []rule {
 func startRules() []rule {
 	return []rule{
 		{
-			Name: "kills before the start", Class: judge.KubeletDefect, Doc: doc,
+			Name: "OOM kills logged before the start", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "The kubelet reports each kill in the log again whenever it starts (kubernetes#133260); ours reports a kill once.",
 			Explains: right(func(s scene, _ Step) bool { return s.World.History && s.Step == 0 }),
 		},
 		{
-			Name: "overrun", Class: judge.KubeletDefect, Doc: doc,
+			Name: "kernel log overrun", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "The kubelet's watcher stops at the first overrun of the log, until the kubelet is restarted; ours counts the overrun and continues.",
 			Explains: right(func(s scene, _ Step) bool {
 				over := false
@@ -100,14 +100,14 @@ func isAbout(text string, want time.Duration) bool {
 func killRules() []rule {
 	return []rule{
 		{
-			Name: "clock of the log", Class: judge.KubeletDefect, Doc: doc,
+			Name: "drift of the kernel log clock", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "The kubelet trusts the clock of the log, although it drifts; ours reports the right time for a kill that is read when it is logged.",
 			Explains: about(func(s scene, k Kill) bool {
 				return s.World.Drift != 0 && strings.HasSuffix(s.Fact, "/time") && isAbout(s.Kubelet, s.World.dated(k.At))
 			}),
 		},
 		{
-			Name: "late records", Class: judge.Deliberate, Doc: doc,
+			Name: "kernel log records read late", Class: judge.Deliberate, Doc: doc,
 			Sentence: "For a kill that is read late, the time that ours reports may be too late by up to 1/2000 of the time since the last record, because the log's clock may have drifted by that much; the kubelet uses the time in the log.",
 			Explains: func(s scene) bool {
 				if s.Step >= len(s.World.Steps) {
@@ -119,14 +119,14 @@ func killRules() []rule {
 			},
 		},
 		{
-			Name: "time of a kill for the machine", Class: judge.KubeletDefect, Doc: doc,
+			Name: "time of a system OOM kill", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "For a kill because the machine is out of memory, the kubelet uses the time of the line about the victim's death, which may be late; ours uses the time when the kernel chose the victim.",
 			Explains: about(func(s scene, k Kill) bool {
 				return k.Machine && k.Wait > 0 && strings.HasSuffix(s.Fact, "/time") && isAbout(s.Kubelet, s.World.dated(k.At+k.Wait))
 			}),
 		},
 		{
-			Name: "cgroup and constraint of a kill for the machine", Class: judge.KubeletDefect, Doc: doc,
+			Name: "cgroup and constraint of system OOMs", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "The kubelet's expression does not match the lines of kernels since 5.0 about kills because the machine is out of memory, so that the victim's cgroup and the constraint are lost; ours reports both.",
 			Explains: about(func(s scene, k Kill) bool {
 				return k.Machine && k.Constraint != "" && (strings.HasSuffix(s.Fact, "/victim cgroup") && s.Kubelet == "/" ||
@@ -134,14 +134,14 @@ func killRules() []rule {
 			}),
 		},
 		{
-			Name: "victim whose cgroup is not known", Class: judge.KubeletDefect, Doc: doc,
+			Name: "unknown cgroup of the victim", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "If the log does not name the victim's cgroup, the kubelet reports the cgroup /; ours reports an empty cgroup.",
 			Explains: about(func(s scene, k Kill) bool {
 				return k.Victim == "" && strings.HasSuffix(s.Fact, "/victim cgroup") && s.Kubelet == "/"
 			}),
 		},
 		{
-			Name: "escaped name", Class: judge.KubeletDefect, Doc: doc,
+			Name: "escaped process and cgroup names", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "The kubelet reports the names of processes and cgroups as escaped in the log; ours unescapes them.",
 			Explains: about(func(s scene, k Kill) bool {
 				switch {

@@ -32,9 +32,9 @@ type known string
 
 const (
 	both        known = "the pod and the container"
-	noContainer known = "the pod"
+	noContainer known = "only the pod"
 	nothing     known = "nothing"
-	nilPod      known = "no pod"
+	nilPod      known = "a nil pod"
 )
 
 // A Step is the records that are logged at about the same time.
@@ -67,10 +67,10 @@ type restart string
 
 const (
 	none       restart = ""
-	resumes    restart = "restart at the position"
+	resumes    restart = "restart at the saved position"
 	fails      restart = "the log can't be read"
 	failsTwice restart = "the log can't be read, and not be opened"
-	reboots    restart = "another boot"
+	reboots    restart = "reboot"
 )
 
 // first is the time before the first step, and pause the time between steps.
@@ -108,15 +108,15 @@ type Kill struct {
 type cause string
 
 const (
-	wholeGroup   cause = "group"
-	noDump       cause = "no dump"
-	noDeath      cause = "no death"
-	interleaved  cause = "interleaved"
-	imitation    cause = "imitation"
-	torn         cause = "continuation"
-	taskInName   cause = "name like a field"
-	pathLikeLine cause = "path like a field"
-	noName       cause = "no name"
+	wholeGroup   cause = "memory.oom.group kills"
+	noDump       cause = "OOM kill without a dump"
+	noDeath      cause = "OOM dump without a kill"
+	interleaved  cause = "interleaved OOM dumps"
+	imitation    cause = "imitated kernel log lines"
+	torn         cause = "continued kernel log lines"
+	taskInName   cause = "process name like a log field"
+	pathLikeLine cause = "cgroup path like a log field"
+	noName       cause = "process with an empty name"
 	lost         cause = "overrun in a dump"
 )
 

@@ -107,11 +107,11 @@ func labelRules() []rule {
 	const sentence = "The kubelet assigns containers without the pod UID label to a pod without a UID, and its relist of one pod misses sandboxes without that label; here both belong to the pod of the sandbox."
 	return []rule{
 		{
-			Name: "events of objects that name no pod", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: straySentence,
+			Name: "sandboxes and containers without pod: events", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: straySentence,
 			Explains: func(s scene) bool { return strings.HasPrefix(s.Fact, "pod /events of x") && s.Ours == "" },
 		},
 		{
-			Name: "counts of objects that name no pod", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: straySentence,
+			Name: "sandboxes and containers without pod: counts", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: straySentence,
 			Explains: func(s scene) bool {
 				sm := s.World.model.steps[s.Step]
 				if s.Fact == "running pods" {
@@ -121,17 +121,17 @@ func labelRules() []rule {
 			},
 		},
 		{
-			Name: "pod without a UID", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
+			Name: "missing pod UID label: extra events", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
 			Explains: func(s scene) bool { return strings.HasPrefix(s.Fact, "pod /events of ") && s.Ours == "" },
 		},
 		{
-			Name: "objects without labels", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
+			Name: "missing pod UID label", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
 			Explains: about(func(f finding) bool {
 				return f.bare && (f.eventsAs() || f.isStatus() || f.fact == "as new as" && f.Ours == f.fresh && f.Kubelet == f.old)
 			}),
 		},
 		{
-			Name: "waiters for a pod of objects without labels", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
+			Name: "missing pod UID label: waiters", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
 			Explains: about(func(f finding) bool {
 				return f.bare && strings.HasPrefix(f.fact, "waiter") && (f.Kubelet == "waits" || f.Kubelet == "received the status") && strings.HasPrefix(f.Ours, "received the status")
 			}),
@@ -142,7 +142,7 @@ func labelRules() []rule {
 func eventRules() []rule {
 	return []rule{
 		{
-			Name: "full channel", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "events lost in a full channel", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "The kubelet's channel holds 1,000 events and loses events that do not fit; here no event is lost.",
 			Explains: about(func(f finding) bool {
 				id, ok := f.object()
@@ -151,24 +151,24 @@ func eventRules() []rule {
 			}),
 		},
 		{
-			Name: "events of a pod whose inspection fails", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "events while the inspection fails", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "While the inspection of a pod fails, the kubelet does not deliver the pod's events; here they are delivered.",
 			Explains: about(func(f finding) bool { return f.eventsAs() && f.parted == "failed" }),
 		},
 		{
-			Name: "events of a pod found gone by its own relist", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "removal found by single-pod relist: events", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: goneSentence,
 			Explains: about(func(f finding) bool { return f.eventsAs() && f.parted == "gone" }),
 		},
 		{
-			Name: "event of a status that contradicted the list", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: settledSentence,
+			Name: "status contradicting the list: event", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: settledSentence,
 			Explains: about(func(f finding) bool {
 				id, ok := f.object()
 				return ok && id == "" && f.eventsAs() && f.settles && f.Kubelet == "" && f.Ours == "PodSync"
 			}),
 		},
 		{
-			Name: "reinspection beside a change without an event", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "PodSync after reinspection without events", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "A requested reinspection that finds only changes without an event causes no event in the kubelet, so the request is lost; here it causes a PodSync.",
 			Explains: about(func(f finding) bool {
 				id, ok := f.object()
@@ -195,14 +195,14 @@ func delivered(s scene) (n int) {
 func freshnessRules() []rule {
 	return []rule{
 		{
-			Name: "fresh after its own relist found it gone", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "removal found by single-pod relist: freshness", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: goneSentence,
 			Explains: about(func(f finding) bool {
 				return f.fact == "as new as" && f.gone && f.Ours == f.fresh && f.Kubelet == f.old
 			}),
 		},
 		{
-			Name: "fresh at once after its own relist found it gone", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "removal found by single-pod relist: immediate freshness", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: goneSentence,
 			Explains: func(s scene) bool {
 				rest, ok := strings.CutPrefix(s.Fact, "meanwhile/pod ")
@@ -215,7 +215,7 @@ func freshnessRules() []rule {
 			},
 		},
 		{
-			Name: "waiters for a pod that its own relist found gone", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "removal found by single-pod relist: waiters", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: goneSentence,
 			Explains: about(func(f finding) bool {
 				_, before, ok := f.waiter()
@@ -223,7 +223,7 @@ func freshnessRules() []rule {
 			}),
 		},
 		{
-			Name: "a status as old as the wait for a newer one", Class: judge.Deliberate, Doc: "podcache/doc.go",
+			Name: "GetNewerThan with an equal time", Class: judge.Deliberate, Doc: "podcache/doc.go",
 			Sentence: "A status is new enough if its time is at or after the requested time. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
 			Explains: about(func(f finding) bool {
 				w, before, ok := f.waiter()
@@ -231,7 +231,7 @@ func freshnessRules() []rule {
 			}),
 		},
 		{
-			Name: "not fresh while a failed inspection is tried again", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "retry of a failed inspection: freshness", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: deadlineSentence,
 			Explains: func(s scene) bool {
 				rest, ok := strings.CutPrefix(s.Fact, "meanwhile/pod ")
@@ -242,7 +242,7 @@ func freshnessRules() []rule {
 			},
 		},
 		{
-			Name: "fresh without the slow status of an unchanged object", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
+			Name: "unchanged containers not inspected: freshness", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
 			Explains: func(s scene) bool {
 				rest, ok := strings.CutPrefix(s.Fact, "meanwhile/pod ")
 				pod, _, _ := strings.Cut(rest, "/")
@@ -252,7 +252,7 @@ func freshnessRules() []rule {
 			},
 		},
 		{
-			Name: "fresh beside a slow pod", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "freshness beside another slow pod", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "In the kubelet, no pod becomes fresh before all pods are inspected, so one slow pod delays all; here the other pods become fresh at once.",
 			Explains: meanwhile,
 		},

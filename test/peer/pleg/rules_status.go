@@ -19,21 +19,21 @@ const deadlineSentence = "The kubelet waits for an inspection without a limit, a
 func failureRules() []rule {
 	return []rule{
 		{
-			Name: "addresses after a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "pod IPs after a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "The kubelet drops the addresses of a pod when an inspection fails; here they stay.",
 			Explains: atOnce(func(f finding) bool {
 				return f.fact == "addresses" && f.isStatus() && !f.failed && !f.kubeletFailed && f.Kubelet == "" && f.Ours == f.before[f.Fact] && f.forgotten()
 			}),
 		},
 		{
-			Name: "stale status", Class: judge.Deliberate, Doc: "podcache/doc.go",
+			Name: "stale status after a failed inspection", Class: judge.Deliberate, Doc: "podcache/doc.go",
 			Sentence: "After a failed inspection the kubelet has only the error; here the cache also keeps the last known status and marks it as stale.",
 			Explains: about(func(f finding) bool {
 				return f.isStatus() && f.failed && f.kubeletFailed && f.Kubelet == ""
 			}),
 		},
 		{
-			Name: "deadline of an inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "inspection timeout", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: deadlineSentence,
 			Explains: about(func(f finding) bool { return f.isStatus() && f.failed && f.late && !f.kubeletFailed }),
 		},
@@ -45,31 +45,31 @@ func failureRules() []rule {
 			}),
 		},
 		{
-			Name: "failing status of an unchanged object", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
+			Name: "unchanged containers not inspected: failures", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
 			Explains: about(func(f finding) bool { return f.isStatus() && !f.failed && f.kubeletFailed }),
 		},
 		{
-			Name: "status of a pod found gone by its own relist", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: goneSentence,
+			Name: "removal found by single-pod relist: status", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: goneSentence,
 			Explains: about(func(f finding) bool { return f.isStatus() && f.gone && f.Ours == "" }),
 		},
 		{
-			Name: "status after the repetition of a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "retry of a failed inspection: status", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: deadlineSentence,
 			Explains: about(func(f finding) bool {
 				return f.isStatus() && f.parted == "failed" && f.inspected && !f.kubeletInspected && f.keptAny()
 			}),
 		},
 		{
-			Name: "status that contradicted the list", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: settledSentence,
+			Name: "status contradicting the list: status", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: settledSentence,
 			Explains: about(func(f finding) bool { return f.isStatus() && f.settles && !f.kubeletInspected }),
 		},
 		{
-			Name: "container lost before its start", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "container change between created and unknown", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "The kubelet's generator does not distinguish a created container from one in an unknown state; here a change from one to the other causes an inspection of the pod.",
 			Explains: about(func(f finding) bool { return f.isStatus() && f.changes && !f.kubeletInspected }),
 		},
 		{
-			Name: "status of an unchanged object", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
+			Name: "unchanged containers not inspected: status", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
 			Explains: about(func(f finding) bool {
 				if !f.isStatus() {
 					return false
@@ -108,14 +108,14 @@ func addressRules() []rule {
 	}
 	return []rule{
 		{
-			Name: "addresses after the newest sandbox vanished", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
+			Name: "newest sandbox vanished: pod IPs", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
 			Sentence: vanishedSentence,
 			Explains: addresses(func(f finding, newest Object) bool {
 				return f.newestVanished() && f.Kubelet == "" && f.Ours == strings.Join(newest.addresses(), " ")
 			}),
 		},
 		{
-			Name: "addresses of a sandbox without a network", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "pod IPs after sandbox network teardown", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "When the network of a ready sandbox is removed before the sandbox, the kubelet drops the pod's addresses; here they stay.",
 			Explains: addresses(func(f finding, newest Object) bool {
 				return newest.State == ready && newest.ID == f.ipSource && f.Kubelet == "" && len(newest.addresses()) == 0 && f.Ours == f.before[f.Fact]
@@ -151,7 +151,7 @@ func (f finding) newestListed() (all []Object) {
 func statusRules() []rule {
 	return []rule{
 		{
-			Name: "name of a pod whose sandbox has none", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
+			Name: "pod name missing in sandbox metadata", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
 			Sentence: "If the newest sandbox of a pod has no pod name, the kubelet's status of the pod has no name; here the status has the name from another sandbox or a container.",
 			Explains: about(func(f finding) bool {
 				isNameless := slices.ContainsFunc(f.newestListed(), func(o Object) bool { return o.NoName })
@@ -159,27 +159,27 @@ func statusRules() []rule {
 			}),
 		},
 		{
-			Name: "containers by restart count", Class: judge.Deliberate, Doc: "podcache/doc.go",
+			Name: "containers sorted by restart count", Class: judge.Deliberate, Doc: "podcache/doc.go",
 			Sentence: "The kubelet sorts the containers of a pod by creation time; here the restart count comes first, because clocks may go backwards (kubernetes#134153).",
 			Explains: about(func(f finding) bool {
 				return f.sortsContainers() && f.anyPair(false, func(a, b Object) bool { return a.restarts() > b.restarts() && a.Created <= b.Created })
 			}),
 		},
 		{
-			Name: "containers made at the same time", Class: judge.KubeletDefect, Doc: "podcache/doc.go", Sentence: sameTimeSentence,
+			Name: "containers with equal creation times", Class: judge.KubeletDefect, Doc: "podcache/doc.go", Sentence: sameTimeSentence,
 			Explains: about(func(f finding) bool {
 				return f.sortsContainers() && f.anyPair(false, func(a, b Object) bool { return a.restarts() == b.restarts() && a.Created == b.Created })
 			}),
 		},
 		{
-			Name: "active container after the newest sandbox vanished", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
+			Name: "newest sandbox vanished: active containers", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
 			Sentence: vanishedSentence,
 			Explains: about(func(f finding) bool {
 				return strings.HasPrefix(f.fact, "active ") && f.isStatus() && f.newestVanished() && f.Kubelet == ""
 			}),
 		},
 		{
-			Name: "sandboxes made at the same time", Class: judge.KubeletDefect, Doc: "podcache/doc.go", Sentence: sameTimeSentence,
+			Name: "sandboxes with equal creation times", Class: judge.KubeletDefect, Doc: "podcache/doc.go", Sentence: sameTimeSentence,
 			Explains: about(func(f finding) bool {
 				return f.isStatus() && f.anyPair(true, func(a, b Object) bool { return a.Attempt == b.Attempt && a.Created == b.Created })
 			}),
@@ -224,7 +224,7 @@ func (f finding) sortsContainers() bool {
 func generatorRules() []rule {
 	return []rule{
 		{
-			Name: "cause of bad health", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Name: "cause of an unhealthy PLEG", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "The kubelet's error of an unhealthy generator has no cause; here the error wraps the error of the last failed list.",
 			Explains: func(s scene) bool {
 				cause := s.World.model.steps[s.Step].cause
@@ -232,7 +232,7 @@ func generatorRules() []rule {
 			},
 		},
 		{
-			Name: "counts that never become 0", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
+			Name: "container counts never reset to 0", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
 			Sentence: "The kubelet's count of the containers in a state keeps its last value when no container is in that state any more; here it becomes 0.",
 			Explains: func(s scene) bool {
 				sm := s.World.model.steps[s.Step]

@@ -22,39 +22,39 @@ func rules() []judge.Rule[*World] {
 	const doc = "podcache/doc.go"
 	return []judge.Rule[*World]{
 		{
-			Name: "waiter that gives up", Class: judge.Deliberate, Doc: doc, Explains: by(waiterGaveUp),
+			Name: "GetNewerThan with a cancelled context", Class: judge.Deliberate, Doc: doc, Explains: by(waiterGaveUp),
 			Sentence: "A reader of the kubelet's cache waits until there is a status; here GetNewerThan also returns when its context is done.",
 		},
 		{
-			Name: "older status", Class: judge.Deliberate, Doc: doc, Explains: by(olderStatus),
+			Name: "Set with an older status", Class: judge.Deliberate, Doc: doc, Explains: by(olderStatus),
 			Sentence: "The kubelet's cache accepts a status that is older than the cached status; here Set rejects it.",
 		},
 		{
-			Name: "older deletion", Class: judge.Deliberate, Doc: doc, Explains: by(olderDeletion),
+			Name: "Delete older than the status", Class: judge.Deliberate, Doc: doc, Explains: by(olderDeletion),
 			Sentence: "The kubelet deletes a pod even if its status is newer than the deletion; here such a deletion changes nothing.",
 		},
 		{
-			Name: "older observation", Class: judge.Deliberate, Doc: doc, Explains: by(olderSeen),
+			Name: "SetObservedTime with an older time", Class: judge.Deliberate, Doc: doc, Explains: by(olderSeen),
 			Sentence: "In the kubelet, an older observation or global time makes a status older again; here freshness never decreases.",
 		},
 		{
-			Name: "older global time", Class: judge.Deliberate, Doc: doc, Explains: by(olderGlobal),
+			Name: "UpdateTime with an older time", Class: judge.Deliberate, Doc: doc, Explains: by(olderGlobal),
 			Sentence: "In the kubelet, an older observation or global time makes a status older again; here freshness never decreases.",
 		},
 		{
-			Name: "global time that does not speak for all", Class: judge.Deliberate, Doc: doc, Explains: by(heldBack),
+			Name: "UpdateTime with excluded pods", Class: judge.Deliberate, Doc: doc, Explains: by(heldBack),
 			Sentence: "UpdateTime can exclude pods. In the kubelet, UpdateTime is called only after every pod was inspected, so that a pod whose inspection hangs delays all other pods.",
 		},
 		{
-			Name: "observation of a pod that is absent", Class: judge.Deliberate, Doc: doc, Explains: by(seenAbsent),
+			Name: "SetObservedTime for an absent pod", Class: judge.Deliberate, Doc: doc, Explains: by(seenAbsent),
 			Sentence: "The kubelet does not record when it observed that a pod was missing; here the cache keeps that time until the global time has reached it.",
 		},
 		{
-			Name: "deletion", Class: judge.Deliberate, Doc: doc, Explains: by(deletion),
+			Name: "waiters woken by a deletion", Class: judge.Deliberate, Doc: doc, Explains: by(deletion),
 			Sentence: "In the kubelet, a deletion leaves readers waiting until the next global time; here a deletion wakes them.",
 		},
 		{
-			Name: "status that is just as new", Class: judge.Deliberate, Doc: doc, Explains: by(equalTime),
+			Name: "GetNewerThan with an equal time", Class: judge.Deliberate, Doc: doc, Explains: by(equalTime),
 			Sentence: "A status is new enough if its time is at or after the requested time. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
 		},
 	}

@@ -37,7 +37,7 @@ const (
 	deleted  Kind = "delete"
 	global   Kind = "global time"
 	wait     Kind = "wait"
-	giveUp   Kind = "give up"
+	giveUp   Kind = "cancel wait"
 )
 
 func uids() []string { return []string{"p1", "p2"} }

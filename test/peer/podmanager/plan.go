@@ -390,15 +390,15 @@ func planRules() []judge.Rule[*planWorld] {
 		return judge.Rule[*planWorld]{Name: name, Class: class, Doc: docPath, Sentence: sentence, Explains: v.explains}
 	}
 	return []judge.Rule[*planWorld]{
-		rule("several pods of a name", judge.KubeletDefect, planVariant{latest: true},
+		rule("several static pods with one name", judge.KubeletDefect, planVariant{latest: true},
 			"If two static pods have the same name, for example while one replaces the other, the kubelet replaces the mirror for each of them in turn; in ours the mirror belongs to the pod that was added last."),
-		rule("pods without a hash", judge.Deliberate, planVariant{unversioned: true},
+		rule("static pods without a hash", judge.Deliberate, planVariant{unversioned: true},
 			"If a static pod has no hash, ours keeps an existing mirror and creates no new mirror; the kubelet deletes the mirror and creates a mirror with an empty hash."),
-		rule("mirrors that are gone", judge.Deliberate, planVariant{gone: true},
+		rule("replacement of a vanished mirror pod", judge.Deliberate, planVariant{gone: true},
 			"If the mirror to be replaced does not exist any more, or a newer pod has its name, the kubelet waits for the next sync of the pod; ours creates the new mirror at once."),
-		rule("orphans by UID", judge.Deliberate, planVariant{byUID: true},
+		rule("orphaned mirror pods deleted by UID", judge.Deliberate, planVariant{byUID: true},
 			"The kubelet deletes orphaned mirrors by their names; ours returns them as pods, so that a deletion has a UID."),
-		rule("mirrors of other pods", judge.Deliberate, planVariant{static: true},
+		rule("mirror pods of non-static pods", judge.Deliberate, planVariant{static: true},
 			"A mirror is an orphan if the pod with its name is not static; the kubelet keeps that mirror."),
 	}
 }

@@ -44,7 +44,7 @@ func hasChanged(s scene) bool {
 
 func rules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "empty hashes", Class: judge.Deliberate, Doc: docPath,
+		Name: "mirror pods with an empty hash", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet counts a mirror with an empty hash as the mirror of a pod without a hash; ours does not.",
 		Explains: func(s scene) bool {
 			mirror, pod, ok := strings.Cut(s.Fact, " mirrors ")
@@ -52,17 +52,17 @@ func rules() []judge.Rule[*world] {
 				object(s.World, mirror).Annotations[mirrorAnnotation] == "" && object(s.World, pod).Annotations[hashAnnotation] == ""
 		},
 	}, {
-		Name: "order of lists", Class: judge.ArbitraryOrder, Doc: docPath,
+		Name: "order of pod lists", Class: judge.ArbitraryOrder, Doc: docPath,
 		Sentence: "The kubelet's lists are copies of maps in random order; ours are shared slices in the order in which the pods were added.",
 		Explains: func(s scene) bool { return strings.HasSuffix(s.Fact, " in order") && isModel(s) },
 	}, {
-		Name: "full names with an empty part", Class: judge.Deliberate, Doc: docPath,
+		Name: "full names without name or namespace", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet finds a pod without a name or a namespace by its full name; ours finds no pod by such a full name.",
 		Explains: func(s scene) bool {
 			return s.Ours == "" && (s.Fact == "full name _ns" || s.Fact == "full name a_")
 		},
 	}, {
-		Name: "translations", Class: judge.KubeletDefect, Doc: docPath,
+		Name: "UID translation after static pod removal", Class: judge.KubeletDefect, Doc: docPath,
 		Sentence: "The kubelet goes on translating the UID of a mirror to the UID of its static pod after the static pod was removed; ours uses the current pods only.",
 		Explains: func(s scene) bool {
 			for _, prefix := range []string{"translate ", "mirror of ", "pod of "} {
@@ -73,7 +73,7 @@ func rules() []judge.Rule[*world] {
 			return false
 		},
 	}, {
-		Name: "names", Class: judge.KubeletDefect, Doc: docPath,
+		Name: "lookups after name or UID changes", Class: judge.KubeletDefect, Doc: docPath,
 		Sentence: "When a pod is removed, the kubelet deletes the entry of its name even if a newer pod has that name, and it keeps the entry of a name that a pod had before; ours compares UIDs, for pods and for mirrors.",
 		Explains: func(s scene) bool { return hasChanged(s) && isModel(s) },
 	}}

@@ -180,7 +180,7 @@ func toldFollows(s mergeScene) bool {
 
 func mergeRules() []judge.Rule[*mergeWorld] {
 	return []judge.Rule[*mergeWorld]{{
-		Name: "pods of two sources", Class: judge.Deliberate, Doc: docPath,
+		Name: "same pod from two sources", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "If two sources define the same pod, the kubelet runs two pods, and the second waits until the first has ended; in ours the pod belongs to the source that defined it first, and the pod of the other source is reported as a conflict.",
 		Explains: func(s mergeScene) bool {
 			if !contested(s.World, s.Step) {
@@ -199,7 +199,7 @@ func mergeRules() []judge.Rule[*mergeWorld] {
 			return toldFollows(s)
 		},
 	}, {
-		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: docPath,
+		Name: "new name with the same UID", Class: judge.KubeletDefect, Doc: docPath,
 		Sentence: "If the name in a manifest with a UID changes, the kubelet keeps the old name of the pod; ours uses the new name.",
 		Explains: func(s mergeScene) bool {
 			if uid, ok := strings.CutPrefix(s.Fact, "wanted "); ok {
@@ -210,7 +210,7 @@ func mergeRules() []judge.Rule[*mergeWorld] {
 			return ok && s.Step > 0 && s.Ours == expected(s.World, s.Step, uid) && renamed(s.World, s.Step, uid)
 		},
 	}, {
-		Name: "equal in meaning", Class: judge.Deliberate, Doc: docPath,
+		Name: "empty and unset lists or maps", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet treats an empty and an unset list or map as different, and updates the pod; ours does not.",
 		Explains: func(s mergeScene) bool {
 			uid, ok := uidOf(s.Fact)

@@ -19,7 +19,7 @@ func noStatic(pod *corev1.Pod) bool {
 
 func mirrorRules() []judge.Rule[*mirrorWorld] {
 	return []judge.Rule[*mirrorWorld]{{
-		Name: "pods that have no mirror", Class: judge.Deliberate, Doc: docPath,
+		Name: "refused creation of mirror pods", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet's mirror client creates a mirror of any pod, also while the node is being deleted; ours creates no mirror of a pod that is not static or has no hash, and no mirror while the node is being deleted.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
@@ -30,13 +30,13 @@ func mirrorRules() []judge.Rule[*mirrorWorld] {
 			return strings.HasPrefix(s.Fact, "created") && s.Ours == "" || s.Fact == "error" && s.Ours == "yes"
 		},
 	}, {
-		Name: "identity of the pod", Class: judge.Deliberate, Doc: docPath,
+		Name: "UID and resourceVersion of mirror pods", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet sends the UID and the resource version of the static pod with its mirror; ours leaves them to the API server.",
 		Explains: func(s mirrorScene) bool {
 			return s.Ours == "" && (s.Fact == "created UID" && s.Kubelet == string(callOf(s).Pod.UID) || s.Fact == "created resource version" && s.Kubelet == callOf(s).Pod.ResourceVersion)
 		},
 	}, {
-		Name: "mirrors that exist", Class: judge.KubeletDefect, Doc: docPath,
+		Name: "mirror pod that already exists", Class: judge.KubeletDefect, Doc: docPath,
 		Sentence: "If the mirror exists already, the kubelet compares the hash of the empty object that is returned with the error, so it reports an error each time; ours gets the existing pod, and succeeds if that pod is a mirror with the same hash.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
@@ -44,7 +44,7 @@ func mirrorRules() []judge.Rule[*mirrorWorld] {
 				c.There.DeletionTimestamp == nil && c.There.Annotations[mirrorAnnotation] == c.Pod.Annotations[hashAnnotation]
 		},
 	}, {
-		Name: "deleting what is no mirror", Class: judge.Deliberate, Doc: docPath,
+		Name: "deletion of non-mirror pods", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet's mirror client deletes any pod by name; ours refuses to delete a pod that is not a mirror or has no UID.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
@@ -61,7 +61,7 @@ func mirrorRules() []judge.Rule[*mirrorWorld] {
 			}
 		},
 	}, {
-		Name: "errors of deletions", Class: judge.Deliberate, Doc: docPath,
+		Name: "errors of mirror pod deletions", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet logs that a mirror could not be deleted, and reports success; ours returns the error.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)

@@ -59,13 +59,13 @@ func (f file) changed(dir string) bool {
 
 func (e entry) write(path, folder string) error {
 	switch e.Kind {
-	case "folder":
+	case "directory":
 		return os.Mkdir(path, 0o755)
-	case "link to a folder":
+	case "symlink to a directory":
 		return os.Symlink(folder, path)
-	case "link to nothing":
+	case "dangling symlink":
 		return os.Symlink(path+".nothing", path)
-	case "loop":
+	case "symlink loop":
 		return os.Symlink(path, path)
 	default:
 		return syscall.Mkfifo(path, 0o644)

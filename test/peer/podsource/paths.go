@@ -161,7 +161,7 @@ func (g group) matcher() func(path string) bool {
 func groups() []group {
 	return []group{
 		{
-			name: "what is never run", class: judge.Deliberate,
+			name: "validation of unsupported fields", class: judge.Deliberate,
 			sentence: neverRunSentence,
 			paths: []string{
 				`spec\.volumes\.(` + strings.Join(unmountedSources(), "|") + `|persistentDisk|cephFS)(\..*)?`,
@@ -172,17 +172,17 @@ func groups() []group {
 			},
 		},
 		{
-			name: "scheduling", class: judge.Deliberate,
+			name: "validation of scheduling fields", class: judge.Deliberate,
 			sentence: "The kubelet validates affinity, topology spread constraints, node selectors, scheduling gates, priority and readiness gates; ours does not validate these fields.",
 			paths:    []string{`spec\.(affinity|topologySpreadConstraints|nodeSelector|schedulingGates|schedulingGroup|preemptionPolicy|priorityClassName|priority|readinessGates|nodeName)(\..*)?`},
 		},
 		{
-			name: "metadata for the API server", class: judge.Deliberate,
+			name: "validation of API server metadata", class: judge.Deliberate,
 			sentence: "The kubelet validates owners, finalizers, managed fields, the generated name's prefix and the generation; ours does not validate these fields, because no API server stores the manifest.",
 			paths:    []string{`metadata\.(ownerReferences|finalizers|managedFields|generateName|generation|selfLink)(\..*)?`},
 		},
 		{
-			name: "ephemeral containers", class: judge.Deliberate,
+			name: "validation of ephemeral containers", class: judge.Deliberate,
 			sentence: "The kubelet validates the ephemeral containers of a manifest before it refuses them; ours refuses them without validation.",
 			paths:    []string{`spec\.ephemeralContainers\..*`},
 		},

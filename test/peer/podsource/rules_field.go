@@ -80,7 +80,7 @@ func mountsDeclared(doc any, path string) bool {
 
 func fieldRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "all problems at once", Class: judge.Deliberate, Doc: docPath,
+		Name: "all problems of a manifest", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet checks nothing else in a manifest without a name, and does not check a probe or hook that is not allowed; ours reports every problem.",
 		Explains: func(s scene) bool {
 			prefix, path, ok := onlyOurs(s)
@@ -125,7 +125,7 @@ func isOfLinux(path string) bool {
 // stricterRules are about documents that our source rejects and the kubelet accepts.
 func stricterRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "UIDs that are no names", Class: judge.Deliberate, Doc: docPath,
+		Name: "UIDs unusable as directory names", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet accepts any text as a UID; ours rejects a UID that cannot be the name of a folder or has an underscore.",
 		Explains: func(s scene) bool {
 			_, path, ok := onlyOurs(s)
@@ -133,7 +133,7 @@ func stricterRules() []judge.Rule[*world] {
 			return ok && path == "metadata.uid" && (strings.Contains(uid, "_") || len(utilvalidation.IsValidLabelValue(uid)) > 0)
 		},
 	}, {
-		Name: "pods that are none of their own", Class: judge.Deliberate, Doc: docPath,
+		Name: "manifests of mirror or deleted pods", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet accepts a manifest that is marked as a mirror or as being deleted; ours refuses it.",
 		Explains: func(s scene) bool {
 			_, path, ok := onlyOurs(s)
@@ -153,7 +153,7 @@ func stricterRules() []judge.Rule[*world] {
 // laxerRules are about documents that the kubelet rejects and our source accepts.
 func laxerRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "mounts of bad volumes", Class: judge.Deliberate, Doc: docPath,
+		Name: "mounts of invalid volumes", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet treats an invalid volume as not declared, and reports each of its mounts; ours reports the volume.",
 		Explains: func(s scene) bool {
 			prefix, path, ok := onlyKubelet(s)
@@ -164,14 +164,14 @@ func laxerRules() []judge.Rule[*world] {
 			return (unnamed || hasProblem(s.KubeletFacts[s.Step], prefix+"problem spec.volumes")) && mountsDeclared(document(s), path)
 		},
 	}, {
-		Name: "fields of Windows pods", Class: judge.Deliberate, Doc: docPath,
+		Name: "Linux-only fields in Windows pods", Class: judge.Deliberate, Doc: docPath,
 		Sentence: neverRunSentence,
 		Explains: func(s scene) bool {
 			_, path, ok := onlyKubelet(s)
 			return ok && text(document(s), "spec", "os", "name") == "windows" && isOfLinux(path)
 		},
 	}, {
-		Name: "accepted by ours", Class: judge.Deliberate, Doc: docPath,
+		Name: "pods that only ours accepts", Class: judge.Deliberate, Doc: docPath,
 		Sentence: neverRunSentence,
 		Explains: derived,
 	}}

@@ -10,7 +10,7 @@ import (
 // imageRules are about images that only one side treats as a valid reference.
 func imageRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "image references", Class: judge.Deliberate, Doc: docPath,
+		Name: "image references that cannot be parsed", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet accepts every image that is not empty, and a container with a reference that cannot be parsed never starts; ours refuses its manifest.",
 		Explains: func(s scene) bool {
 			prefix, path, ok := onlyOurs(s)

@@ -145,7 +145,7 @@ func keepsOld(s scene, pod string) bool {
 
 func podRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "other files", Class: judge.Deliberate, Doc: docPath,
+		Name: "files without a manifest extension", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet reads every file whose name does not begin with a dot; ours reads only files whose names end in .yaml, .yml or .json.",
 		Explains: func(s scene) bool {
 			if f, _, _, ok := fileOf(s); ok {
@@ -174,14 +174,14 @@ func podRules() []judge.Rule[*world] {
 			return ok && s.Ours == strict[path]
 		},
 	}, {
-		Name: "refused whole", Class: judge.Deliberate, Doc: docPath,
+		Name: "pods of an invalid file", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet terminates the pods of a file that has become invalid; ours rejects a file as a whole if anything in it is invalid, and its pods stay as they were.",
 		Explains: func(s scene) bool {
 			pod, _, ok := podFact(s.Fact)
 			return ok && isModel(s) && keepsOld(lastRead(s), pod)
 		},
 	}, {
-		Name: "sources that are away", Class: judge.Deliberate, Doc: docPath,
+		Name: "missing directory or empty response", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet terminates all pods of a folder that does not exist and of an empty response; ours keeps them until the folder can be read or a valid response arrives.",
 		Explains: func(s scene) bool {
 			_, _, ok := podFact(s.Fact)
@@ -190,7 +190,7 @@ func podRules() []judge.Rule[*world] {
 			return ok && away && s.Kubelet == "" && isModel(s)
 		},
 	}, {
-		Name: "references to the API", Class: judge.Deliberate, Doc: docPath,
+		Name: "references to API objects", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet refuses a static pod that refers to an object of the API server; ours accepts it, because a Store can have ConfigMaps and Secrets from manifests.",
 		Explains: func(s scene) bool {
 			_, _, what, ok := fileOf(s)
@@ -202,7 +202,7 @@ func podRules() []judge.Rule[*world] {
 // manyRules are about several documents, and documents whose name has changed.
 func manyRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "later documents", Class: judge.Deliberate, Doc: docPath,
+		Name: "several documents in a file", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet ignores what follows the first document of a file; ours reads all documents, and refuses the file if one document is invalid.",
 		Explains: func(s scene) bool {
 			if f, doc, what, ok := fileOf(s); ok && doc < 0 && what == "text" {
@@ -223,7 +223,7 @@ func manyRules() []judge.Rule[*world] {
 				(strings.HasSuffix(strings.ToLower(f.Name), ".json") || s.World.HTTP && strings.HasPrefix(strings.TrimSpace(text), "{"))
 		},
 	}, {
-		Name: "two of one name", Class: judge.Deliberate, Doc: docPath,
+		Name: "same pod name in two files", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "If two files define a pod with the same name, the kubelet uses the pod of the last file; ours uses the pod of the first file, and reports the other pod as a problem.",
 		Explains: func(s scene) bool {
 			if _, _, what, ok := fileOf(s); ok && what == "taken metadata.uid" {
@@ -238,7 +238,7 @@ func manyRules() []judge.Rule[*world] {
 			}))
 		},
 	}, {
-		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: docPath, Ends: true,
+		Name: "new name with the same UID", Class: judge.KubeletDefect, Doc: docPath, Ends: true,
 		Sentence: "If the name or the self link in a manifest with a UID changes, the kubelet keeps the old name or self link of the pod; ours uses the new one.",
 		Explains: func(s scene) bool {
 			pod, what, ok := podFact(s.Fact)
@@ -257,7 +257,7 @@ func manyRules() []judge.Rule[*world] {
 			return uid != "derived" && otherPod(s.KubeletFacts[s.Step], pod, uid) && isModel(s)
 		},
 	}, {
-		Name: "came again", Class: judge.Deliberate, Doc: docPath,
+		Name: "pods of a repaired file", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "When a file is valid again, its pods are new to the kubelet, which had terminated them; in ours they are the same pods as before.",
 		Explains: func(s scene) bool {
 			_, what, _ := podFact(s.Fact)
@@ -270,7 +270,7 @@ func manyRules() []judge.Rule[*world] {
 // identityRules are about which pods each side treats as the same.
 func identityRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "UID from content", Class: judge.Deliberate, Doc: docPath,
+		Name: "pod UID from content only", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet computes the UID of a pod from the path of its file and from its content with the defaults; ours computes it from the content only, as written, so that a renamed file defines the same pod.",
 		Explains: func(s scene) bool {
 			pod, what, _ := podFact(s.Fact)
@@ -282,14 +282,14 @@ func identityRules() []judge.Rule[*world] {
 // valueRules are about single values of a pod that both sides have.
 func valueRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "kind", Class: judge.Deliberate, Doc: docPath,
+		Name: "kind and apiVersion of pods", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet's pods have no kind and no API version; our pods have the kind and the API version of the manifest.",
 		Explains: func(s scene) bool {
 			_, what, _ := podFact(s.Fact)
 			return s.Kubelet == "" && (what == ".kind" && s.Ours == `"Pod"` || what == ".apiVersion" && s.Ours == `"v1"`)
 		},
 	}, {
-		Name: "hash of the content", Class: judge.Deliberate, Doc: docPath,
+		Name: "config.hash of manifests with UID", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "If a manifest has a UID, the kubelet's annotation config.hash is that UID, even when the content changes; ours changes with the content.",
 		Explains: func(s scene) bool {
 			pod, what, _ := podFact(s.Fact)
@@ -301,7 +301,7 @@ func valueRules() []judge.Rule[*world] {
 // defaultRules are about defaults that the kubelet sets in a pod.
 func defaultRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "defaults of volumes", Class: judge.Deliberate, Doc: docPath,
+		Name: "defaults of unsupported volumes", Class: judge.Deliberate, Doc: docPath,
 		Sentence: neverRunSentence,
 		Explains: func(s scene) bool {
 			_, what, _ := podFact(s.Fact)

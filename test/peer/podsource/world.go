@@ -148,7 +148,7 @@ func newWorld(d *judge.Draw) *world {
 		}
 		s := step{Files: slices.Clone(files), Status: 200, After: judge.Pick(d, 10, 10, 2, 1)}
 		if !w.HTTP && d.Chance(10) {
-			s.Entries = []entry{{Name: judge.Pick(d, "z.yaml", "z.JSON"), Kind: judge.Pick(d, "folder", "link to a folder", "link to nothing", "loop", "pipe")}}
+			s.Entries = []entry{{Name: judge.Pick(d, "z.yaml", "z.JSON"), Kind: judge.Pick(d, "directory", "symlink to a directory", "dangling symlink", "symlink loop", "named pipe")}}
 		}
 		if i > 0 && d.Chance(8) {
 			s.Missing = !w.HTTP

@@ -30,7 +30,7 @@ func deviations() []deviation {
 	return []deviation{
 		{
 			Rule: judge.Rule[*world]{
-				Name: "buckets that contradict each other", Class: judge.KubeletDefect, Doc: doc,
+				Name: "invalid shutdownGracePeriodByPodPriority entries", Class: judge.KubeletDefect, Doc: doc,
 				Sentence: "The kubelet accepts negative periods in shutdownGracePeriodByPodPriority, and two entries with the same priority, and then uses either of them; this package rejects such a configuration.",
 			},
 			facts: func(w *world, f judge.Facts) {
@@ -45,28 +45,28 @@ func deviations() []deviation {
 		},
 		{
 			Rule: judge.Rule[*world]{
-				Name: "less time than needed", Class: judge.Deliberate, Doc: doc,
+				Name: "inhibitor delay shorter than shutdown", Class: judge.Deliberate, Doc: doc,
 				Sentence: "If the machine allows less time than a shutdown needs, the first stages are shortened. The kubelet then skips the graceful shutdown.",
 			},
 			world: lessTime,
 		},
 		{
 			Rule: judge.Rule[*world]{
-				Name: "parts of seconds", Class: judge.Deliberate, Doc: doc,
+				Name: "fractional seconds of shutdown stages", Class: judge.Deliberate, Doc: doc,
 				Sentence: "The kubelet rounds ShutdownGracePeriod and ShutdownGracePeriodCriticalPods down to whole seconds; here a stage has all of its time.",
 			},
 			world: tenths,
 		},
 		{
 			Rule: judge.Rule[*world]{
-				Name: "volumes of pods that have not ended", Class: judge.Deliberate, Doc: doc,
+				Name: "volumes of pods still running", Class: judge.Deliberate, Doc: doc,
 				Sentence: "The kubelet waits for the volumes of all pods of a stage, even when its time is over. This package waits only for the volumes of pods that have ended in time, because the other pods still use their volumes.",
 			},
 			facts: unendedVolumes,
 		},
 		{
 			Rule: judge.Rule[*world]{
-				Name: "shutdown that is called off", Class: judge.Deliberate, Doc: doc,
+				Name: "cancelled node shutdown", Class: judge.Deliberate, Doc: doc,
 				Sentence: "A cancelled shutdown stops at once; the kubelet notices the cancellation after it has killed all pods.",
 			},
 			facts: calledOff,

@@ -180,7 +180,7 @@ func shellOurs(t *testing.T, w shell, r *shellRunner) (run func() (result, text 
 // shellRules are the rules of prober/exec.
 func shellRules() []judge.Rule[shell] {
 	return []judge.Rule[shell]{{
-		Name: "no runner", Class: judge.Deliberate, Doc: inDoc,
+		Name: "exec probe without a Runner", Class: judge.Deliberate, Doc: inDoc,
 		Sentence: "The kubelet can always run commands; here an exec probe without a Runner is an error.",
 		Explains: func(s judge.Scene[shell]) bool {
 			if !s.World.NoRunner || s.World.NoHandler {

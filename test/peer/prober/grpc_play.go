@@ -85,7 +85,7 @@ const inGRPCDoc = "prober/grpcprobe/doc.go"
 func healthRules() []judge.Rule[health] {
 	return []judge.Rule[health]{
 		{
-			Name: "no connection", Class: judge.Deliberate, Doc: inGRPCDoc,
+			Name: "refused gRPC connection", Class: judge.Deliberate, Doc: inGRPCDoc,
 			Sentence: "If the server refuses the connection, the probe fails at once, and the failure names this cause; in the kubelet the probe takes the whole timeout and fails with a timeout.",
 			Explains: func(s judge.Scene[health]) bool {
 				return s.World.Meets != serving && s.World.Meets != silent && s.Fact == "text" &&

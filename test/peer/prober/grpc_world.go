@@ -30,8 +30,8 @@ type meets string
 
 const (
 	serving meets = "a server"
-	refused meets = "nobody"
-	hangup  meets = "a server that hangs up"
+	refused meets = "no server"
+	hangup  meets = "a server that closes the connection"
 	garbage meets = "a server of another protocol"
 	silent  meets = "a server that does not answer"
 )

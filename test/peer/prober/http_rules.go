@@ -12,7 +12,7 @@ type webScene = judge.Scene[web]
 func webRules() []judge.Rule[web] {
 	return []judge.Rule[web]{
 		{
-			Name: "a body that breaks", Class: judge.KubeletDefect, Doc: inDoc,
+			Name: "truncated HTTP response body", Class: judge.KubeletDefect, Doc: inDoc,
 			Sentence: "If a response breaks off in its body, the kubelet repeats the request twice and then ignores the run, so the probe of a server that always does this never fails; here such a run is a failure.",
 			Explains: func(s webScene) bool {
 				if s.KubeletFacts[s.Step]["result"] != "unknown" || s.OursFacts[s.Step]["result"] != "failure" {

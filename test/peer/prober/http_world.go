@@ -37,9 +37,9 @@ const (
 	http11  tlsKind = "http/1.1"
 	both    tlsKind = "h2 and http/1.1"
 	onlyH2  tlsKind = "h2"
-	other   tlsKind = "another protocol"
+	other   tlsKind = "ALPN of another protocol"
 	oldTLS  tlsKind = "TLS 1.1"
-	broken  tlsKind = "alert" // it aborts the handshake
+	broken  tlsKind = "aborted handshake"
 )
 
 // A run is the responses of the servers to the requests of one run of the probe, in order.
@@ -68,9 +68,9 @@ type reply struct {
 type ending string
 
 const (
-	keeps  ending = "waits for more"
-	closes ending = "closes"
-	resets ending = "resets"
+	keeps  ending = "keeps the connection open"
+	closes ending = "closes the connection"
+	resets ending = "resets the connection"
 )
 
 const (
@@ -109,7 +109,7 @@ func drawWeb(d *judge.Draw) web {
 // keptRun returns a run that leaves an idle connection, perhaps with surplus data, and slow
 // redirects for the next run.
 func keptRun(d *judge.Draw) run {
-	h := httpReply{Proto: "HTTP/1.1", Status: 200, Body: 20, Framing: judge.Pick(d, "length", "too short"), End: "\r\n"}
+	h := httpReply{Proto: "HTTP/1.1", Status: 200, Body: 20, Framing: judge.Pick(d, "length", "Content-Length too small"), End: "\r\n"}
 	return run{Answers: []reply{{Bytes: h.String(), Status: 200, Body: 20, Then: keeps, Pieces: 1}}}
 }
 
@@ -179,7 +179,7 @@ func drawReply(d *judge.Draw) reply {
 			"http://10.0.0.2/", "http://other.example/", "//10.0.0.1/x", "//other.example/x", "", "http://%zz/", "ftp://10.0.0.1/", "http://10.0.0.1:81/refused", "/healthz", "http://user:pw@10.0.0.1/auth", "/a#frag", "https://other.example/"))
 	}
 	if d.Chance(20) {
-		h.Framing = judge.Pick(d, "length", "chunked", "close", "too long", "too short", "chunks cut", "bad chunk", "two lengths", "both", "gzip", "bad length", "negative", "plus")
+		h.Framing = judge.Pick(d, "length", "chunked", "close", "Content-Length too large", "Content-Length too small", "last chunk missing", "invalid chunk size", "two Content-Lengths", "Content-Length and chunked", "gzip", "Content-Length not a number", "negative Content-Length", "Content-Length with a plus sign")
 	}
 	if d.Chance(10) {
 		h.Connection = judge.Pick(d, "close", "keep-alive", "Keep-Alive, x", "upgrade")
@@ -252,11 +252,11 @@ func (h *httpReply) String() string {
 	}
 	line("")
 	switch h.Framing {
-	case "chunked", "both", "gzip":
+	case "chunked", "Content-Length and chunked", "gzip":
 		b.WriteString(chunks(body) + "0\r\n\r\n")
-	case "chunks cut":
+	case "last chunk missing":
 		b.WriteString(chunks(body))
-	case "bad chunk":
+	case "invalid chunk size":
 		b.WriteString("zz\r\n" + body + "\r\n0\r\n\r\n")
 	default:
 		b.WriteString(body)
@@ -267,25 +267,25 @@ func (h *httpReply) String() string {
 // framing returns the header lines that define the length of a body.
 func framing(kind string, length int) []string {
 	switch kind {
-	case "chunked", "chunks cut", "bad chunk":
+	case "chunked", "last chunk missing", "invalid chunk size":
 		return []string{"Transfer-Encoding: chunked"}
 	case "close":
 		return nil
-	case "too long":
+	case "Content-Length too large":
 		return []string{fmt.Sprintf("Content-Length: %d", length+7)}
-	case "too short":
+	case "Content-Length too small":
 		return []string{fmt.Sprintf("Content-Length: %d", length/2)}
-	case "two lengths":
+	case "two Content-Lengths":
 		return []string{fmt.Sprintf("Content-Length: %d", length), fmt.Sprintf("Content-Length: %d", length+1)}
-	case "both":
+	case "Content-Length and chunked":
 		return []string{"Content-Length: 3", "Transfer-Encoding: chunked"}
 	case "gzip":
 		return []string{"Transfer-Encoding: gzip"}
-	case "bad length":
+	case "Content-Length not a number":
 		return []string{"Content-Length: abc"}
-	case "negative":
+	case "negative Content-Length":
 		return []string{"Content-Length: -1"}
-	case "plus":
+	case "Content-Length with a plus sign":
 		return []string{fmt.Sprintf("Content-Length: +%d", length)}
 	default:
 		return []string{fmt.Sprintf("Content-Length: %d", length)}

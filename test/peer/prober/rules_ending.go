@@ -12,7 +12,7 @@ import (
 func endingRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
-			Name: "sidecars go on", Class: judge.Deliberate, Doc: inDoc,
+			Name: "sidecar probes during pod termination", Class: judge.Deliberate, Doc: inDoc,
 			Sentence: "The kubelet continues the startup and liveness probes of sidecars while their pod terminates; here they stop with the probes of the other containers.",
 			Explains: func(s scene) bool {
 				ran := s.OursFacts[s.Step]["ran"]
@@ -30,7 +30,7 @@ func endingRules() []judge.Rule[world] {
 			},
 		},
 		{
-			Name: "sidecars that have not started", Class: judge.Deliberate, Doc: inDoc, Ends: true,
+			Name: "unstarted sidecars during pod termination", Class: judge.Deliberate, Doc: inDoc, Ends: true,
 			Sentence: "Because of that, a sidecar that has not started when the termination of its pod begins counts as started here, like other containers.",
 			Explains: func(s scene) bool {
 				name, what, _ := strings.Cut(strings.TrimPrefix(s.Fact, "status "), "/")
@@ -40,7 +40,7 @@ func endingRules() []judge.Rule[world] {
 			},
 		},
 		{
-			Name: "unready from the beginning of the end", Class: judge.Deliberate, Doc: inDoc,
+			Name: "UnreadyOnStop during pod termination", Class: judge.Deliberate, Doc: inDoc,
 			Sentence: "With [Config].UnreadyOnStop no container is ready after the termination of its pod has begun.",
 			Explains: func(s scene) bool {
 				want, is := unready(s)

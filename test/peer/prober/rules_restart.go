@@ -12,7 +12,7 @@ import (
 func restartRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
-			Name: "started like its predecessor", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
+			Name: "started state of a replaced container", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
 			Sentence: "The kubelet treats a new container as started if the previous container of the same name had started. So if the kubelet did not observe the exit, it probes readiness and liveness before the startup probe; here only the status of the same container counts.",
 			Explains: func(s scene) bool {
 				name, found := strings.CutPrefix(s.Fact, "status ")
@@ -21,7 +21,7 @@ func restartRules() []judge.Rule[world] {
 			},
 		},
 		{
-			Name: "ready before a restart", Class: judge.Deliberate, Doc: inDoc,
+			Name: "readiness across an agent restart", Class: judge.Deliberate, Doc: inDoc,
 			Sentence: "After its own restart the kubelet treats a container with a readiness probe as ready if the whole pod was ready; here the container keeps its own readiness.",
 			Explains: func(s scene) bool {
 				past := s.World.history(s.Step)

@@ -11,12 +11,12 @@ import (
 func runRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
-			Name: "errors are not tried again", Class: judge.Deliberate, Doc: inDoc,
+			Name: "probe errors without immediate retry", Class: judge.Deliberate, Doc: inDoc,
 			Sentence: "The kubelet repeats a run that ends in an error up to twice, without a wait; here the next run follows after a period.",
 			Explains: func(s scene) bool { return s.Fact == "ran" && s.Ours == once(s, s.Kubelet) },
 		},
 		{
-			Name: "counts of the container before", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
+			Name: "probe counts of a replaced container", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
 			Sentence: "The kubelet continues counting when a container is replaced, so the first failure of a new container may reach the threshold; here each container has its own count.",
 			Explains: func(s scene) bool {
 				name, about := about(s.Fact)
@@ -29,7 +29,7 @@ func runRules() []judge.Rule[world] {
 			},
 		},
 		{
-			Name: "failure without a run", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
+			Name: "probe failure without a run", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
 			Sentence: "The kubelet records Failure for each probe of a container that is not running, and kills the container if that is still the result when it is running again; here the result of a liveness or startup probe changes only after runs.",
 			Explains: func(s scene) bool {
 				name, about := about(s.Fact)
@@ -42,7 +42,7 @@ func runRules() []judge.Rule[world] {
 			},
 		},
 		{
-			Name: "errors that count", Class: judge.Deliberate, Doc: inDoc, Ends: true,
+			Name: "probe errors counted as failures", Class: judge.Deliberate, Doc: inDoc, Ends: true,
 			Sentence: "The kubelet ignores a run that ends in an error; here such a run counts as a failure if the ErrorPolicy of its kind counts it.",
 			Explains: func(s scene) bool {
 				name, about := about(s.Fact)

@@ -16,7 +16,7 @@ import (
 func workerRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
-			Name: "workers that are not made again", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
+			Name: "removed probes not added again", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
 			Sentence: "AddPod of the kubelet stops at the first probe that exists already, so a later probe that was removed is never added again when its container is restarted; here AddPod adds all missing probes.",
 			Explains: func(s scene) bool {
 				lost := lostWorkers(s)

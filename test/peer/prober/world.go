@@ -54,10 +54,10 @@ const (
 	opStart   op = "start"   // it is started, or a new container if it ran before
 	opReplace op = "replace" // a new container runs, and the end of the old one was not observed
 	opExit    op = "exit"
-	opUnknown op = "unknown" // the state of the container becomes unknown
-	opLose    op = "lose"    // the container is removed from the runtime
+	opUnknown op = "container state unknown"
+	opLose    op = "container lost" // the container is removed from the runtime
 	opPhase   op = "phase"
-	opForget  op = "forget" // the state of the pod is unknown in this step
+	opForget  op = "pod state unknown" // in this step
 	opAdd     op = "add"
 	opDelete  op = "delete" // the pod gets a deletion timestamp
 	opStop    op = "stop"   // StopLivenessAndStartup

@@ -15,7 +15,7 @@ import (
 // containerChanges are about the states of the runtime's containers.
 func containerChanges() []change {
 	return []change{{
-		name: "start broken off", class: judge.Deliberate,
+		name: "interrupted container start", class: judge.Deliberate,
 		sentence: "A container whose start was interrupted because the agent stopped is shown as created and waiting; the kubelet shows it as failed with exit code 128.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -31,7 +31,7 @@ func containerChanges() []change {
 			})
 		},
 	}, {
-		name: "unknown twice", class: judge.KubeletDefect,
+		name: "unknown container reported twice", class: judge.KubeletDefect,
 		sentence: "A container in an unknown state that was reported as terminated stays terminated; the kubelet shows it as waiting from the second report on, as if it had never run.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -49,7 +49,7 @@ func containerChanges() []change {
 			})
 		},
 	}, {
-		name: "lost and found", class: judge.KubeletDefect,
+		name: "restart count of a reappeared container", class: judge.KubeletDefect,
 		sentence: "A container that was reported as lost and is still running is not counted as restarted; the kubelet counts a restart.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -61,7 +61,7 @@ func containerChanges() []change {
 			})
 		},
 	}, {
-		name: "last termination that is none", class: judge.KubeletDefect,
+		name: "lastState without a termination", class: judge.KubeletDefect,
 		sentence: "A last termination is always a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -81,7 +81,7 @@ func probeChanges() []change { return slices.Concat(waitingChanges(), startedCha
 // waitingChanges are about reasons for waiting.
 func waitingChanges() []change {
 	return []change{{
-		name: "waiting in a pod that has ended", class: judge.Deliberate,
+		name: "waiting reason in an ended pod", class: judge.Deliberate,
 		sentence: "In a pod that has ended, no container is shown as waiting for a restart; the kubelet shows the last reason for the wait.",
 		apply: func(in *input) bool {
 			applies := in.step.Terminal && len(in.step.Waiting) > 0
@@ -91,7 +91,7 @@ func waitingChanges() []change {
 			return applies
 		},
 	}, {
-		name: "waiting without a right to run", class: judge.Deliberate,
+		name: "waiting state of finished containers", class: judge.Deliberate,
 		sentence: "A container that must not run again is never shown as waiting; the kubelet shows it as waiting if the runtime has removed it or does not know its state, and if it is an ephemeral container.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -108,7 +108,7 @@ func waitingChanges() []change {
 // startedChanges are about probe results.
 func startedChanges() []change {
 	return []change{{
-		name: "started as its predecessor", class: judge.KubeletDefect,
+		name: "started field of a replaced container", class: judge.KubeletDefect,
 		sentence: "The previous value of Started is used only for the same container; the kubelet also uses the value of the container's predecessor.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -120,14 +120,14 @@ func startedChanges() []change {
 			})
 		},
 	}, {
-		name: "before probing begins", class: judge.Deliberate,
+		name: "started state before the first probe", class: judge.Deliberate,
 		sentence: "Until a restarted agent has probed a container, its status stays as reported before; the kubelet reports it as started until the first probe.",
 		apply: func(in *input) (applies bool) {
 			applies, in.step.Workers, in.step.Probes = !in.step.Workers, true, map[string]probeFacts{}
 			return applies
 		},
 	}, {
-		name: "before the first readiness result", class: judge.Deliberate,
+		name: "readiness before the first result", class: judge.Deliberate,
 		sentence: "Until its readiness probe has a result, a container keeps its reported readiness; the kubelet uses the readiness of the whole pod.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -144,7 +144,7 @@ func startedChanges() []change {
 			})
 		},
 	}, {
-		name: "phase before Started", class: judge.KubeletDefect,
+		name: "phase from an outdated started field", class: judge.KubeletDefect,
 		sentence: "The phase depends on the current Started of a sidecar; in the kubelet it depends on the value of Started in the previous sync.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -161,7 +161,7 @@ func startedChanges() []change {
 			})
 		},
 	}, {
-		name: "ready after its end", class: judge.KubeletDefect,
+		name: "ready field of a terminated container", class: judge.KubeletDefect,
 		sentence: "A terminated container is not ready; in the kubelet it stays ready if it was ready when the pod was terminated and its exit was not observed.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -173,7 +173,7 @@ func startedChanges() []change {
 			})
 		},
 	}, {
-		name: "its own last termination", class: judge.KubeletDefect,
+		name: "own termination repeated as lastState", class: judge.KubeletDefect,
 		sentence: "After a back-off, the termination of a container is shown only as its state; the kubelet shows it as its last termination as well.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
@@ -190,7 +190,7 @@ func startedChanges() []change {
 // restartAllChanges are about restarts of all containers.
 func restartAllChanges() []change {
 	return []change{{
-		name: "new containers in a restart of all", class: judge.KubeletDefect,
+		name: "new containers during RestartAllContainers", class: judge.KubeletDefect,
 		sentence: "A restart of all containers is complete when no old container is left; in the kubelet it continues while there is any container, so a restarted kubelet removes the containers that it had started already.",
 		apply: func(in *input) bool {
 			if !in.restartsAll() {
@@ -220,7 +220,7 @@ func (in *input) restartsAll() bool {
 // addressChanges are about addresses.
 func addressChanges() []change {
 	return []change{{
-		name: "addresses of a pod that has ended", class: judge.Deliberate,
+		name: "pod IPs of an ended pod", class: judge.Deliberate,
 		sentence: "A pod that has ended keeps its addresses when the agent is restarted; the kubelet shows no addresses if the runtime reports none.",
 		apply: func(in *input) bool {
 			if len(in.step.IPs) > 0 || in.turn.Pod.Spec.HostNetwork || !in.step.Terminal && !isTerminal(in.turn.Before.Phase) {

@@ -49,7 +49,7 @@ func factRules() []generateRule {
 // podFactRules are about the pod as a whole.
 func podFactRules() []generateRule {
 	return []generateRule{{
-		Name: "resources of the pod as a whole", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "pod-level resources in the status", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "The status shows the pod-level resources of the spec, and no pod-level resources if the spec does not set them; the kubelet shows the sum of the containers' resources and the values of the pod's cgroup.",
 		Explains: func(s generateScene) bool {
 			spec := s.World.Pod.Spec.Resources
@@ -62,7 +62,7 @@ func podFactRules() []generateRule {
 			return false
 		},
 	}, {
-		Name: "requests above limits", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "QoS class with requests above limits", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "A pod is Guaranteed only if the requests of each container equal its limits; the kubelet compares the sums, so that a request above its limit may be compensated by another request below its limit.",
 		Explains: func(s generateScene) bool {
 			all := slices.Concat(s.World.Pod.Spec.InitContainers, s.World.Pod.Spec.Containers)
@@ -84,20 +84,20 @@ func podFactRules() []generateRule {
 			return len(s.World.NodeIPs) == 0 && s.Kubelet == "[]" && s.Ours == said[s.Fact]
 		},
 	}, {
-		Name: "generation of AllContainersRestarting", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "observedGeneration of AllContainersRestarting", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "The condition AllContainersRestarting has the pod's generation like all other conditions; the kubelet does not set the generation of this condition.",
 		Explains: func(s generateScene) bool {
 			return s.Fact == "condition AllContainersRestarting generation" && s.Kubelet == "0" && s.Ours == fmt.Sprint(s.World.Turns[s.Step].Pod.Generation)
 		},
 	}, {
-		Name: "all refusals at once", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "all illegal transitions in one error", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "The error of a rejected status names every container with an illegal transition; the kubelet names only the first.",
 		Explains: func(s generateScene) bool {
 			first, _, more := strings.Cut(s.Ours, "\n")
 			return s.Fact == "refused" && more && first == s.Kubelet
 		},
 	}, {
-		Name: "reason of a phase that the API server imposes", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "reason of the API server's phase", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "If the terminal phase in the API server differs from the phase on the node, reason and message in the API server are kept; the kubelet loses them, or shows reason and message of the other phase.",
 		Explains: func(s generateScene) bool {
 			turn, kubelet := &s.World.Turns[s.Step], s.KubeletFacts[s.Step]
@@ -123,7 +123,7 @@ func podFactRules() []generateRule {
 // stateFactRules are about states of containers.
 func stateFactRules() []generateRule {
 	return []generateRule{{
-		Name: "sidecar that exited with 0", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "waiting sidecar with exit code 0", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "A sidecar that exited with code 0 and waits for its back-off is shown as waiting; the kubelet shows it as terminated.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
@@ -139,7 +139,7 @@ func stateFactRules() []generateRule {
 			return ok && (s.Ours == want || cutWithinRune(want, s.Ours))
 		},
 	}, {
-		Name: "unknown twice in a restart of all", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "unknown container reported twice: RestartAllContainers", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "A container in an unknown state that was reported as terminated stays terminated; the kubelet shows it as waiting from the second report on, as if it had never run.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
@@ -153,7 +153,7 @@ func stateFactRules() []generateRule {
 			return ok && s.Ours == want && kubelet.Waiting != nil
 		},
 	}, {
-		Name: "last termination that also waits or runs", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "lastState that also waits or runs", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "A last termination is always a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
 		Explains: func(s generateScene) bool {
 			var kubelet corev1.ContainerState
@@ -183,7 +183,7 @@ func mountFactRules() []generateRule {
 			return p.field == "mounts" && s.Kubelet != "" && s.Ours == encode(mounts(p.spec, p.newest))
 		},
 	}, {
-		Name: "mounts of a container without a status", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "volumeMounts in the first status", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "A container's status has its volume mounts from the first report on; the kubelet copies them from the previous status, so they stay missing if the previous status had no volume mounts.",
 		Explains: func(s generateScene) bool {
 			p := look(s)

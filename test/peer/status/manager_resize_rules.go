@@ -12,7 +12,7 @@ import (
 // resizeManagerRules are about resizes.
 func resizeManagerRules() []managerRule {
 	return []managerRule{{
-		Name: "times of a resize", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "resize condition times after restarts", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "A resize condition keeps its times when the agent is restarted; in the kubelet they are reset.",
 		Explains: func(s managerScene) bool {
 			_, fact := about(s)
@@ -27,7 +27,7 @@ func resizeManagerRules() []managerRule {
 			return false
 		},
 	}, {
-		Name: "resize conditions", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Name: "resize conditions set at once", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "Resize conditions are set only by the Manager and take effect at once; in the kubelet they take effect with the next status that is not rejected.",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]

@@ -62,7 +62,7 @@ func managerRules() []managerRule {
 // reportManagerRules are about reported statuses.
 func reportManagerRules() []managerRule {
 	return []managerRule{{
-		Name: "not ready after the end", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "Ready condition of an ended pod", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "A pod that has ended is not Ready as soon as it is reported; the kubelet corrects Ready only in the status that it sends to the API server.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
@@ -87,7 +87,7 @@ func reportManagerRules() []managerRule {
 			return false
 		},
 	}, {
-		Name: "deleted pods", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "forced updates of deleted pods", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "The deletion of a pod is one change; the kubelet forces a change at every report of a deleted or terminated pod, to wake its publisher.",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
@@ -101,7 +101,7 @@ func reportManagerRules() []managerRule {
 			return false
 		},
 	}, {
-		Name: "the phase of an ended pod", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Name: "terminal phase kept despite later reports", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "A pod that has ended keeps its phase, reason and message in the Manager, whatever is reported; in the kubelet only status generation keeps them.",
 		Explains: func(s managerScene) bool {
 			step, ours := &s.World.Steps[s.Step], s.OursFacts[s.Step]
@@ -131,7 +131,7 @@ func reportManagerRules() []managerRule {
 // probeManagerRules are about results of probes.
 func probeManagerRules() []managerRule {
 	return []managerRule{{
-		Name: "readiness of a container that has ended", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
+		Name: "probe result of a terminated container", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
 		Sentence: "A probe result of a terminated container is ignored; the kubelet makes the container ready.",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
@@ -142,7 +142,7 @@ func probeManagerRules() []managerRule {
 				(probedAlike(s) || strings.HasPrefix(s.Fact, "said ") && s.Ours == said(earlier, step.Pod, fact))
 		},
 	}, {
-		Name: "startup results", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Name: "conditions after a startup result", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "A startup result updates Initialized at once, and also Ready of a container without a readiness probe; in the kubelet both follow with the next sync.",
 		Explains: func(s managerScene) bool { return s.World.Steps[s.Step].Op == opStartup && probedAlike(s) },
 	}}
@@ -151,7 +151,7 @@ func probeManagerRules() []managerRule {
 // endManagerRules are about the termination of a pod.
 func endManagerRules() []managerRule {
 	return []managerRule{{
-		Name: "previous status of an end", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Name: "previous status at pod termination", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "When a pod is terminated, its containers are updated from the last reported status; the kubelet uses the status in the API server, which is empty for a static pod.",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
@@ -178,7 +178,7 @@ func endManagerRules() []managerRule {
 			return strings.Contains(fact, "/state") && s.Ours == ended["ended "+fact]
 		},
 	}, {
-		Name: "time of Ready after the end", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "Ready transition time of ended pods", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "The transition time of Ready does not change after a pod has ended; if a pod is terminated while it is ready, the kubelet changes it in the API server with every tick.",
 		Explains: func(s managerScene) bool {
 			name, ok := strings.CutPrefix(s.Fact, "calls patch ")
@@ -189,7 +189,7 @@ func endManagerRules() []managerRule {
 			return ok && s.Kubelet == "1" && s.Ours == "" && before(s, opTerminate, pod) && ready
 		},
 	}, {
-		Name: "end of a static pod", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "terminated static pod reported again", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "A static pod that was terminated stays terminated when it is reported again; in the kubelet it does not (kubernetes#116484).",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]

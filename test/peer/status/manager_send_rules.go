@@ -13,7 +13,7 @@ import (
 // sendManagerRules are about calls of the API server.
 func sendManagerRules() []managerRule {
 	return []managerRule{{
-		Name: "another end", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
+		Name: "conflicting terminal phase", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
 		Sentence: "A terminal phase in the API server is not overwritten with another phase; the kubelet tries it again and again, and the API server rejects it.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
@@ -30,7 +30,7 @@ func sendManagerRules() []managerRule {
 			return ok && strings.HasPrefix(s.Fact, "pod-") && isTerminal(corev1.PodPhase(was["phase"])) && s.Ours == want
 		},
 	}, {
-		Name: "patch that changes nothing", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "patch without changes", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "A patch is sent only if a value changes; the kubelet also sends one if only the order of conditions differs.",
 		Explains: func(s managerScene) bool {
 			name, ok := strings.CutPrefix(s.Fact, "calls patch ")
@@ -45,7 +45,7 @@ func sendManagerRules() []managerRule {
 			return true
 		},
 	}, {
-		Name: "deletion behind a patch that changes nothing", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
+		Name: "deletion after a patch without changes", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
 		Sentence: "A patch is sent only if a value changes; the kubelet also sends one if only the order of conditions differs.",
 		Explains: func(s managerScene) bool {
 			pod, _ := about(s)
@@ -54,7 +54,7 @@ func sendManagerRules() []managerRule {
 			return s.World.Steps[s.Step].Fail == "patch" && deletes && (s.Fact == call || s.Ours == "")
 		},
 	}, {
-		Name: "an end that was held back", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Name: "retry of a withheld terminal phase", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "A status whose terminal phase was not published yet is sent again soon; the kubelet sends it again with its next tick.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
@@ -64,7 +64,7 @@ func sendManagerRules() []managerRule {
 				strings.HasPrefix(s.Fact, "pod-") && s.Ours == said(s, pod, fact))
 		},
 	}, {
-		Name: "a change that was not seen", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Name: "unobserved change by another writer", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "A change by another writer is corrected when the agent has received it; the kubelet gets the object before each PATCH.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
@@ -73,7 +73,7 @@ func sendManagerRules() []managerRule {
 			return unseen(s, pod) && !strings.HasPrefix(s.Fact, "said ") && ok && s.Ours == want
 		},
 	}, {
-		Name: "a forced change", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Name: "API deletion after a forced update", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "The deletion of a pod is one change; the kubelet forces a change at every report of a deleted or terminated pod, to wake its publisher.",
 		Explains: func(s managerScene) bool {
 			pod, _ := about(s)
@@ -82,7 +82,7 @@ func sendManagerRules() []managerRule {
 			return s.World.Steps[s.Step].Op == opSync && before(s, opTerminate, pod) && deletes && s.Kubelet == "" || s.Fact == call && deletes
 		},
 	}, {
-		Name: "a deletion that failed", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Name: "back-off after a failed deletion", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "A failed deletion is retried after a back-off; the kubelet retries it with its next tick.",
 		Explains: func(s managerScene) bool {
 			failed := slices.ContainsFunc(s.World.Steps[:s.Step], func(step managerStep) bool { return step.Fail == "delete" })
@@ -90,7 +90,7 @@ func sendManagerRules() []managerRule {
 				(strings.HasPrefix(s.Fact, "calls delete pod-") && s.Kubelet == "" && s.Ours == "1" || !strings.HasPrefix(s.Fact, "calls ") && s.Ours == "")
 		},
 	}, {
-		Name: "time of a DisruptionTarget", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "transition time of DisruptionTarget", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "Publication does not change the reported status; in the kubelet the time of a DisruptionTarget condition becomes the time of the call.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)

@@ -21,19 +21,19 @@ type managerWorld struct {
 
 // The events of a step in a managerWorld.
 const (
-	opSet       = "set"       // the agent reports a status
-	opReadiness = "readiness" // a readiness probe has a result
-	opStartup   = "startup"   // a startup probe has a result
-	opTerminate = "terminate" // the pod has terminated and is cleaned up
-	opSync      = "sync"      // the agent sends new statuses
-	opTick      = "tick"      // the agent sends new statuses, and those that differ from the API server's
-	opOthers    = "others"    // another client changes the pod's object
-	opDelete    = "delete"    // the pod gets a deletion timestamp
-	opGone      = "gone"      // the pod's object is deleted at once
-	opRestart   = "restart"   // the agent restarts
-	opResize    = "resize"    // a resize waits, starts or ends; the agent reports a status
-	opOrphans   = "orphans"   // the agent removes the state of pods that no longer exist
-	opFile      = "file"      // the file of a static pod is removed, or added again
+	opSet       = "set"             // the agent reports a status
+	opReadiness = "readiness"       // a readiness probe has a result
+	opStartup   = "startup"         // a startup probe has a result
+	opTerminate = "terminate"       // the pod has terminated and is cleaned up
+	opSync      = "sync"            // the agent sends new statuses
+	opTick      = "tick"            // the agent sends new statuses, and those that differ from the API server's
+	opOthers    = "other client"    // another client changes the pod's object
+	opDelete    = "delete"          // the pod gets a deletion timestamp
+	opGone      = "object deleted"  // the pod's object is deleted at once
+	opRestart   = "restart"         // the agent restarts
+	opResize    = "resize"          // a resize waits, starts or ends; the agent reports a status
+	opOrphans   = "remove orphans"  // the agent removes the state of pods that no longer exist
+	opFile      = "static pod file" // the file of a static pod is removed, or added again
 )
 
 type managerStep struct {

@@ -15,7 +15,7 @@ type (
 
 func mergeRules() []mergeRule {
 	return []mergeRule{{
-		Name: "another end", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "conflicting terminal phase", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "A terminal phase in the API server is not overwritten with another phase; the kubelet tries it again and again, and the API server rejects it.",
 		Explains: func(s mergeScene) bool {
 			api := &s.World.Pod.Status
@@ -38,7 +38,7 @@ func mergeRules() []mergeRule {
 			return s.Ours == merged[s.Fact] || since && merged[s.Fact] == "00:01:00" && falseSince(s) == s.Ours
 		},
 	}, {
-		Name: "time of Ready after the end", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "Ready transition time of ended pods", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "The transition time of Ready does not change after a pod has ended; if a pod is terminated while it is ready, the kubelet changes it in the API server with every tick.",
 		Explains: func(s mergeScene) bool {
 			return s.Kubelet == "00:01:00" && isTerminal(corev1.PodPhase(s.OursFacts[s.Step]["phase"])) && falseSince(s) == s.Ours

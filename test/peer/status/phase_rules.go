@@ -18,14 +18,14 @@ type (
 
 func phaseRules() []phaseRule {
 	return slices.Concat(textRules(), endRules(), []phaseRule{{
-		Name: "all refusals at once", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "all illegal transitions in one error", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "The error of a rejected status names every container with an illegal transition; the kubelet names only the first.",
 		Explains: func(s phaseScene) bool {
 			first, _, more := strings.Cut(s.Ours, "\n")
 			return s.Fact == "refused" && more && first == s.Kubelet
 		},
 	}, {
-		Name: "init containers by name", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "init containers matched by name", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and rejects a status in which an init container is missing.",
 		Explains: func(s phaseScene) bool {
 			pod := matched(s.World.Pod)
@@ -40,7 +40,7 @@ func phaseRules() []phaseRule {
 			return s.Fact == "refused" && strings.HasPrefix(s.Kubelet, "found mismatch") && first == f["refused"]
 		},
 	}, {
-		Name: "readiness gates beside sidecars", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "readiness gates with sidecars", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "Ready with readiness gates always includes sidecars; the kubelet leaves them out when it decides whether a pod needs a sync, and so syncs a pod with a sidecar at every change.",
 		Explains: func(s phaseScene) bool {
 			pod := s.World.Pod
@@ -86,7 +86,7 @@ func textRules() []phaseRule {
 			return strings.HasSuffix(s.Fact, " message") && cutWithinRune(s.Kubelet, s.Ours)
 		},
 	}, {
-		Name: "invalid text", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "messages with invalid UTF-8", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "Messages are valid UTF-8: a sequence of invalid bytes becomes one replacement character; in the kubelet the JSON encoder replaces each byte.",
 		Explains: func(s phaseScene) bool {
 			return strings.HasSuffix(s.Fact, "message") && s.Kubelet != s.Ours && strings.Contains(s.Kubelet, `\ufffd`) && collapsed(s.Kubelet) == s.Ours
@@ -106,7 +106,7 @@ func encodeText(text string) string { return strings.Trim(encode(text), `"`) }
 // endRules are about the last status of a pod.
 func endRules() []phaseRule {
 	return []phaseRule{{
-		Name: "end of a pod whose status lacks an init container", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "init containers matched by name: termination", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and rejects a status in which an init container is missing.",
 		Explains: func(s phaseScene) bool {
 			pod := matched(s.World.Pod)
@@ -122,7 +122,7 @@ func endRules() []phaseRule {
 				slices.ContainsFunc(slices.Concat(textRules(), endRules()[1:]), func(r phaseRule) bool { return r.Explains(again) })
 		},
 	}, {
-		Name: "not ready after the end", Class: judge.Deliberate, Doc: statusDoc,
+		Name: "Ready condition of an ended pod", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "A pod that has ended is not Ready as soon as it is reported; the kubelet corrects Ready only in the status that it sends to the API server.",
 		Explains: func(s phaseScene) bool {
 			want, ok := unready(s.KubeletFacts[s.Step], "ended ", s.World.Pod.Generation, "00:00:00")[s.Fact]

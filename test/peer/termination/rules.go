@@ -26,27 +26,27 @@ func deviations() []deviation {
 	}
 	return []deviation{
 		{
-			Rule: rule("hook that has run", judge.Deliberate,
+			Rule: rule("preStop hook after an agent restart", judge.Deliberate,
 				"After its own restart, the kubelet runs a preStop hook again. Here the hook runs once, if the caller sets PreStopped."),
 			change: hooksRanBefore,
 		},
 		{
-			Rule: rule("hook of a container that has ended", judge.Deliberate,
+			Rule: rule("preStop hook of an exited container", judge.Deliberate,
 				"The kubelet waits for a preStop hook, such as a sleep, whose container has ended; here the hook is cancelled."),
 			change: hooksEnd,
 		},
 		{
-			Rule: rule("sidecar behind one that does not run", judge.KubeletDefect,
+			Rule: rule("sidecar order with stopped sidecars", judge.KubeletDefect,
 				"When the kubelet stops a pod, a sidecar waits only for the sidecar after it, and for no sidecar if that sidecar does not run. Here a sidecar waits for all sidecars that come after it."),
 			change: sidecarsInRow,
 		},
 		{
-			Rule: rule("sidecar beside an init container", judge.KubeletDefect,
+			Rule: rule("sidecars while an init container runs", judge.KubeletDefect,
 				"The kubelet stops sidecars while an init container still runs and may need them; here the sidecars are stopped after the init container."),
 			change: initContainersFirst,
 		},
 		{
-			Rule: rule("container that can't be stopped", judge.KubeletDefect,
+			Rule: rule("sidecars after a failed stop", judge.KubeletDefect,
 				"In the kubelet, sidecars wait until the end of the grace period for a container that can't be stopped. Here they wait only until the stop has failed."),
 			change: func(w *world) bool {
 				w.quiet = true
@@ -54,7 +54,7 @@ func deviations() []deviation {
 			},
 		},
 		{
-			Rule: rule("parts of seconds", judge.Deliberate,
+			Rule: rule("fractional seconds of grace periods", judge.Deliberate,
 				"The kubelet rounds the time of a hook and the waiting time down to whole seconds, so a container may get up to two seconds more than its pod. Here the time left until the deadline is rounded up."),
 			change: func(w *world) bool {
 				w.scale = 10_000 // makes all durations whole seconds

@@ -20,11 +20,11 @@ func drawEvent(d *judge.Draw) Event {
 	case n < 53:
 		return Event{What: "probe", Which: e.Which, found: judge.Pick(d, Succeeded, Failed, Unknown), startup: d.Chance(50)}
 	case n < 58:
-		e.What = judge.Pick(d, "unknown", "known again")
+		e.What = judge.Pick(d, "container state unknown", "container state known again")
 	case n < 61:
-		e.What = "forget container"
+		e.What = "runtime forgets container"
 	case n < 68:
-		e.What = judge.Pick(d, "sandbox dies", "sandbox dies alone", "sandbox is removed", "sandbox has no address", "second sandbox", "sandbox attached to the host")
+		e.What = judge.Pick(d, "sandbox dies", "sandbox dies, containers run on", "sandbox is removed", "sandbox loses its IP", "second sandbox", "sandbox network mode changes")
 	case n < 76:
 		e.What = "image"
 	case n < 78:
@@ -34,11 +34,11 @@ func drawEvent(d *judge.Draw) Event {
 	case n < 92:
 		e.What, e.resources = "pod resources", drawPodResources(d)
 	case n < 94:
-		e.What = "debug"
+		e.What = "add ephemeral container"
 	case n < 95:
 		e.What = "delete"
 	case n < 96:
-		e.What = "drop container"
+		e.What = "container removed from spec"
 	case n < 97:
 		e.What = "agent restarts"
 	case n < 98:
@@ -95,15 +95,15 @@ func (s *State) apply(e Event) {
 		}
 	case "probe":
 		s.applyProbe(e)
-	case "unknown":
+	case "container state unknown":
 		if c := pick(e, s.Containers, func(c *Container) bool { return c.State == running }); c != nil {
 			c.State = unknownState
 		}
-	case "known again":
+	case "container state known again":
 		if c := pick(e, s.Containers, func(c *Container) bool { return c.State == unknownState }); c != nil {
 			c.State = running
 		}
-	case "forget container":
+	case "runtime forgets container":
 		if c := pick(e, s.Containers, func(c *Container) bool { return c.State != running }); c != nil {
 			s.remove(c.ID)
 		}
@@ -162,7 +162,7 @@ func (s *State) applyBox(e Event) {
 	switch e.What {
 	case "sandbox dies":
 		s.stopSandbox(b.ID)
-	case "sandbox dies alone":
+	case "sandbox dies, containers run on":
 		b.Ready = false
 	case "sandbox is removed":
 		s.stopSandbox(b.ID)
@@ -172,11 +172,11 @@ func (s *State) applyBox(e Event) {
 				break
 			}
 		}
-	case "sandbox has no address":
+	case "sandbox loses its IP":
 		b.IP = ""
 	case "second sandbox":
 		s.runSandbox(b.Attempt + 1)
-	case "sandbox attached to the host":
+	case "sandbox network mode changes":
 		b.Host = !b.Host
 	}
 }
@@ -202,11 +202,11 @@ func (s *State) applyEdit(e Event) {
 		c.Resources = e.resources
 	case "pod resources":
 		spec.Resources = &e.resources
-	case "debug":
+	case "add ephemeral container":
 		spec.EphemeralContainers = append(spec.EphemeralContainers, ephemeral(len(spec.EphemeralContainers)))
 	case "delete":
 		s.Pod.DeletionTimestamp = &metav1.Time{Time: s.Now}
-	case "drop container":
+	case "container removed from spec":
 		if len(spec.Containers) > 1 {
 			spec.Containers = spec.Containers[1:]
 		}

@@ -38,7 +38,7 @@ func heldResize() deviation {
 
 func cpuWithMemory() deviation {
 	return deviation{
-		Rule: rule("CPU limit that comes with the memory", judge.KubeletDefect, "If a container inherits new limits from its pod, the kubelet sets the container's CPU limit together with its memory limit, and again with the other CPU values; this package sets each limit once."),
+		Rule: rule("CPU limit sent with memory limit", judge.KubeletDefect, "If a container inherits new limits from its pod, the kubelet sets the container's CPU limit together with its memory limit, and again with the other CPU values; this package sets each limit once."),
 		facts: func(s *State, f judge.Facts) {
 			if s.Pod.Spec.Resources == nil || s.Pod.Spec.Resources.Limits.Cpu().IsZero() {
 				return
@@ -66,7 +66,7 @@ func sharesOf(requests corev1.ResourceList) int64 {
 
 func limitsRemoved() deviation {
 	return deviation{
-		Rule: rule("limits that are taken away", judge.KubeletDefect, "The kubelet sends zero for a limit that was removed, so the runtime keeps the old limit and the status still shows it. This package sends -1, which removes the limit."),
+		Rule: rule("removed container limits", judge.KubeletDefect, "The kubelet sends zero for a limit that was removed, so the runtime keeps the old limit and the status still shows it. This package sends -1, which removes the limit."),
 		facts: func(s *State, f judge.Facts) {
 			if !s.sameClass() {
 				return
@@ -164,7 +164,7 @@ func podCgroupAlone() deviation {
 
 func sidecarLimit() deviation {
 	return deviation{
-		Rule: rule("init container without a limit after a sidecar", judge.KubeletDefect, "If an init container without a limit comes after a sidecar with a limit, the kubelet counts the init container as if it had the sidecar's limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit."),
+		Rule: rule("unlimited init container after a sidecar", judge.KubeletDefect, "If an init container without a limit comes after a sidecar with a limit, the kubelet counts the init container as if it had the sidecar's limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit."),
 		facts: func(s *State, f judge.Facts) {
 			if !goesOn(s, f) || !s.sameClass() {
 				return

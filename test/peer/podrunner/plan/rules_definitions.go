@@ -15,7 +15,7 @@ import (
 
 func clockSetBack() deviation {
 	return deviation{
-		Rule: rule("clock set back", judge.Deliberate, "For the kubelet, the newest instance of a container is the one with the latest creation time; for this package it is the instance with the highest restart count, because clocks may be set back (kubernetes#134153)."),
+		Rule: rule("newest instance by restart count", judge.Deliberate, "For the kubelet, the newest instance of a container is the one with the latest creation time; for this package it is the instance with the highest restart count, because clocks may be set back (kubernetes#134153)."),
 		state: func(s *State) bool {
 			all := slices.Clone(s.Containers)
 			slices.SortStableFunc(all, func(a, b *Container) int {
@@ -34,7 +34,7 @@ func clockSetBack() deviation {
 
 func noHash() deviation {
 	return deviation{
-		Rule: rule("no hash", judge.Deliberate, "The kubelet replaces a container that has no hash; this package does not touch it, because another agent created it."),
+		Rule: rule("containers without a hash", judge.Deliberate, "The kubelet replaces a container that has no hash; this package does not touch it, because another agent created it."),
 		state: func(s *State) (changed bool) {
 			for _, c := range s.Containers {
 				spec, _ := s.spec(c.Name)
@@ -49,7 +49,7 @@ func noHash() deviation {
 
 func wholeDefinition() deviation {
 	return deviation{
-		Rule: rule("whole definition", judge.Deliberate, "The kubelet's hash of a container's definition covers its name and image; the hash of this package covers everything except resources and the resize policy, because pods from files may change in other ways."),
+		Rule: rule("hash of the whole container definition", judge.Deliberate, "The kubelet's hash of a container's definition covers its name and image; the hash of this package covers everything except resources and the resize policy, because pods from files may change in other ways."),
 		state: func(s *State) (changed bool) {
 			for _, c := range s.Containers {
 				spec, _ := s.spec(c.Name)
@@ -90,7 +90,7 @@ func (s *State) markBrokenOff() (changed bool) {
 
 func startBrokenOff() deviation {
 	return deviation{
-		Rule:  rule("start that was broken off", judge.Deliberate, "If an agent is killed while it starts a container, the kubelet counts the container as exited with code 128. Here the container has not failed, and the same attempt is made again."),
+		Rule:  rule("interrupted container start", judge.Deliberate, "If an agent is killed while it starts a container, the kubelet counts the container as exited with code 128. Here the container has not failed, and the same attempt is made again."),
 		state: (*State).markBrokenOff,
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {

@@ -48,7 +48,7 @@ func (s *State) held() bool {
 
 func straysHold() deviation {
 	return deviation{
-		Rule: rule("pod with a container that ought not to run", judge.Deliberate, "Here a pod has not ended while a container runs that should not run; that container is stopped first. The kubelet stops the pod together with that container."),
+		Rule: rule("pod end delayed by superfluous containers", judge.Deliberate, "Here a pod has not ended while a container runs that should not run; that container is stopped first. The kubelet stops the pod together with that container."),
 		state: func(s *State) bool {
 			if s.current["stop pod"] == "" || s.restartsAll() || !s.usable() || !s.initialized() && !s.pastLastInit() || !s.held() {
 				return false
@@ -95,7 +95,7 @@ func (s *State) over() bool {
 
 func over() deviation {
 	return deviation{
-		Rule: rule("end of a pod", judge.Deliberate, "When all regular containers of a pod have ended for good, the kubelet's plan continues with its init containers and sidecars until the pod's phase is terminal; this package stops the pod."),
+		Rule: rule("pod stop once regular containers ended", judge.Deliberate, "When all regular containers of a pod have ended for good, the kubelet's plan continues with its init containers and sidecars until the pod's phase is terminal; this package stops the pod."),
 		facts: func(s *State, f judge.Facts) {
 			if s.usable() && !s.restartsAll() && s.over() {
 				s.stop(f)
@@ -126,7 +126,7 @@ func (s *State) failedInit(fails func(*corev1.Container, *Container) bool) bool 
 
 func pastInitContainers() deviation {
 	return deviation{
-		Rule: rule("failed init container", judge.Deliberate, "The kubelet checks only the init container that was started last. Here a pod has ended when any of its init containers has failed for good, also an init container of an earlier sandbox; in the kubelet the pod's phase decides this."),
+		Rule: rule("failure of any init container", judge.Deliberate, "The kubelet checks only the init container that was started last. Here a pod has ended when any of its init containers has failed for good, also an init container of an earlier sandbox; in the kubelet the pod's phase decides this."),
 		facts: func(s *State, f judge.Facts) {
 			if s.failedInit(func(spec *corev1.Container, c *Container) bool {
 				if c.was != nil && c.was.State == unknownState {

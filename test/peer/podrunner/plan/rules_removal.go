@@ -11,7 +11,7 @@ import (
 // removals sets the removals of our plans. In the kubelet, another manager does these.
 func removals() deviation {
 	return deviation{
-		Rule: rule("dead containers", judge.Deliberate, "The kubelet removes init containers that have ended, and leaves other dead containers and sandboxes to its garbage collection. A plan of this package removes all dead instances of a container except the two newest. It also removes replaced sandboxes without containers."),
+		Rule: rule("removal of dead containers", judge.Deliberate, "The kubelet removes init containers that have ended, and leaves other dead containers and sandboxes to its garbage collection. A plan of this package removes all dead instances of a container except the two newest. It also removes replaced sandboxes without containers."),
 		facts: func(s *State, f judge.Facts) {
 			if f["restart all"] != "" {
 				return

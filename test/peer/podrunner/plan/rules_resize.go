@@ -37,7 +37,7 @@ func (c *Container) takenFor(has corev1.ResourceRequirements) (changed bool) {
 
 func memoryInUse() deviation {
 	return deviation{
-		Rule: rule("memory in use", judge.Deliberate, "The kubelet does not lower a memory limit below the memory that is in use; this package does not check how much memory is in use."),
+		Rule: rule("memory limit below current usage", judge.Deliberate, "The kubelet does not lower a memory limit below the memory that is in use; this package does not check how much memory is in use."),
 		state: func(s *State) bool {
 			used := s.Used
 			s.Used = 0
@@ -48,7 +48,7 @@ func memoryInUse() deviation {
 
 func classChange() deviation {
 	return deviation{
-		Rule: rule("change of the QoS class", judge.Deliberate, "A resize that would change the pod's QoS class is not carried out, and the plan reports it."),
+		Rule: rule("resize that changes the QoS class", judge.Deliberate, "A resize that would change the pod's QoS class is not carried out, and the plan reports it."),
 		state: func(s *State) bool {
 			if s.sameClass() {
 				return false
@@ -69,7 +69,7 @@ func (s *State) sameClass() bool {
 
 func podLevelLimitsLate() deviation {
 	return deviation{
-		Rule: rule("limits of the pod for a container that did not run", judge.KubeletDefect, "In the kubelet, a container that was created but did not run when the pod's limits were resized keeps the old limits; this package resizes the container when it runs."),
+		Rule: rule("missed pod-level resize of created containers", judge.KubeletDefect, "In the kubelet, a container that was created but did not run when the pod's limits were resized keeps the old limits; this package resizes the container when it runs."),
 		state: func(s *State) bool {
 			if s.PodHas == nil {
 				return false
@@ -93,7 +93,7 @@ func podLevelLimitsLate() deviation {
 
 func podLevelShares() deviation {
 	return deviation{
-		Rule: rule("shares of a limit of the pod", judge.KubeletDefect, "If a container requests no CPU and gets its limit from the pod, the kubelet computes its CPU shares from that limit when it creates the container, and sets the minimum when it resizes the container; here the shares are always computed from the limit."),
+		Rule: rule("CPU shares from a pod-level limit", judge.KubeletDefect, "If a container requests no CPU and gets its limit from the pod, the kubelet computes its CPU shares from that limit when it creates the container, and sets the minimum when it resizes the container; here the shares are always computed from the limit."),
 		state: func(s *State) (changed bool) {
 			if s.Pod.Spec.Resources == nil {
 				return false

@@ -31,7 +31,7 @@ func (s *State) asker() *Container {
 
 func restartAllMessage() deviation {
 	return deviation{
-		Rule: rule("reason of a restart of all", judge.Deliberate, "When all containers are restarted, the kubelet's event for each stopped container reads \"killing\"; the event of this package has the cause."),
+		Rule: rule("kill event during RestartAllContainers", judge.Deliberate, "When all containers are restarted, the kubelet's event for each stopped container reads \"killing\"; the event of this package has the cause."),
 		facts: func(s *State, f judge.Facts) {
 			for name, value := range f {
 				if id, isKill := strings.CutPrefix(name, "kill "); isKill && f["restart all"] != "" {
@@ -44,7 +44,7 @@ func restartAllMessage() deviation {
 
 func restartAllCreated() deviation {
 	return deviation{
-		Rule: rule("created containers in a restart of all", judge.Deliberate, "When all containers are restarted, the kubelet also stops containers that were created but not started; this package only removes such containers."),
+		Rule: rule("created containers during RestartAllContainers", judge.Deliberate, "When all containers are restarted, the kubelet also stops containers that were created but not started; this package only removes such containers."),
 		facts: func(s *State, f judge.Facts) {
 			for _, c := range s.Containers {
 				if f["restart all"] != "" && c.State == created {
@@ -57,7 +57,7 @@ func restartAllCreated() deviation {
 
 func restartAllBackoff() deviation {
 	return deviation{
-		Rule: rule("back-off of a restart of all", judge.Deliberate, "A restart of all containers (KEP-5532) backs off like any other restart; during the back-off all containers of the pod are stopped."),
+		Rule: rule("back-off of RestartAllContainers", judge.Deliberate, "A restart of all containers (KEP-5532) backs off like any other restart; during the back-off all containers of the pod are stopped."),
 		facts: func(s *State, f judge.Facts) {
 			c := s.asker()
 			if f["restart all"] == "" || c == nil {
@@ -73,7 +73,7 @@ func restartAllBackoff() deviation {
 
 func forgottenEphemeral() deviation {
 	return deviation{
-		Rule: rule("ephemeral container that the runtime forgot", judge.Deliberate, "If an ephemeral container is no longer in the runtime, the kubelet starts it again; this package recognizes by its log that the container has run."),
+		Rule: rule("ephemeral container missing in the runtime", judge.Deliberate, "If an ephemeral container is no longer in the runtime, the kubelet starts it again; this package recognizes by its log that the container has run."),
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				if s.isKind(name, podrunner.Ephemeral) && s.newest(name) == nil && s.Logs[name] > 0 {

@@ -96,7 +96,7 @@ func noNamespaces() deviation {
 // sandbox.
 func ownPolicies() deviation {
 	return deviation{
-		Rule: rule("policies of containers in a new sandbox", judge.KubeletDefect, "When the kubelet creates a pod's sandbox again and the pod has no init containers, it starts a container that has ended and must not restart by its own policy, and does not start a container that must restart by its rules after exit code 0. This package always follows policy and rules."),
+		Rule: rule("container restart policies in new sandboxes", judge.KubeletDefect, "When the kubelet creates a pod's sandbox again and the pod has no init containers, it starts a container that has ended and must not restart by its own policy, and does not start a container that must restart by its rules after exit code 0. This package always follows policy and rules."),
 		state: func(s *State) (changed bool) {
 			if s.usable() || s.restartsAll() {
 				return false
@@ -130,14 +130,14 @@ func (s *State) settle(spec *corev1.Container) {
 
 func neverRemoved() deviation {
 	return deviation{
-		Rule:  rule("removed sandbox of a pod that runs once", judge.KubeletDefect, "If the sandbox of a pod with restartPolicy Never was removed from the runtime, the kubelet runs all its containers again; this package runs only the containers that had never been created."),
+		Rule:  rule("removed sandbox with restartPolicy Never", judge.KubeletDefect, "If the sandbox of a pod with restartPolicy Never was removed from the runtime, the kubelet runs all its containers again; this package runs only the containers that had never been created."),
 		state: func(s *State) bool { return len(s.Boxes) == 0 && s.runOnce() },
 	}
 }
 
 func never() deviation {
 	return deviation{
-		Rule:  rule("dead sandbox of a pod that runs once", judge.Deliberate, "With restartPolicy Never, a container that had not been created when the sandbox ended is started in the new sandbox; the kubelet leaves the pod Pending for ever."),
+		Rule:  rule("dead sandbox with restartPolicy Never", judge.Deliberate, "With restartPolicy Never, a container that had not been created when the sandbox ended is started in the new sandbox; the kubelet leaves the pod Pending for ever."),
 		state: func(s *State) bool { return len(s.Boxes) > 0 && s.runOnce() },
 	}
 }
@@ -179,7 +179,7 @@ func (s *State) newestHidden(name string) *Container {
 // otherSandbox removes everything outside of the current sandbox from the kubelet's input.
 func otherSandbox() deviation {
 	return deviation{
-		Rule: rule("containers of another sandbox", judge.KubeletDefect, "If containers of an earlier sandbox could not be stopped or removed, the kubelet treats them as containers of the current sandbox; this package does not."),
+		Rule: rule("containers of an earlier sandbox", judge.KubeletDefect, "If containers of an earlier sandbox could not be stopped or removed, the kubelet treats them as containers of the current sandbox; this package does not."),
 		state: func(s *State) (changed bool) {
 			if !s.usable() || s.restartsAll() {
 				return false
@@ -206,7 +206,7 @@ func otherSandbox() deviation {
 // overAgain is about terminated pods in which nothing is left to stop.
 func overAgain() deviation {
 	return deviation{
-		Rule: rule("pod that is over", judge.Deliberate, "The kubelet stops the dead sandboxes of an ended pod in each sync; this package stops them only while a part of the pod runs."),
+		Rule: rule("repeated stop of dead sandboxes", judge.Deliberate, "The kubelet stops the dead sandboxes of an ended pod in each sync; this package stops them only while a part of the pod runs."),
 		facts: func(s *State, f judge.Facts) {
 			if f["stop pod"] != "" && !newSandbox(f) && !s.runs() {
 				delete(f, "stop pod")
@@ -222,7 +222,7 @@ func (s *State) runs() bool {
 
 func unknownWithoutSandbox() deviation {
 	return deviation{
-		Rule: rule("unknown container of a pod without a sandbox", judge.KubeletDefect, "When the kubelet stops a pod, it does not stop containers in an unknown state, which continue to run if their sandbox does not exist; this package stops them."),
+		Rule: rule("unknown-state containers without a sandbox", judge.KubeletDefect, "When the kubelet stops a pod, it does not stop containers in an unknown state, which continue to run if their sandbox does not exist; this package stops them."),
 		facts: func(s *State, f judge.Facts) {
 			if !s.usable() && s.runs() {
 				f["stop pod"] = "yes"
@@ -273,7 +273,7 @@ func sandboxBackoff() deviation {
 
 func ephemeralOfStopped() deviation {
 	return deviation{
-		Rule: rule("ephemeral container of a pod that is stopped", judge.KubeletDefect, "After the kubelet has stopped a pod because the pod has failed, it still starts a new ephemeral container in the pod's sandbox; this package does not."),
+		Rule: rule("ephemeral container in a stopped pod", judge.KubeletDefect, "After the kubelet has stopped a pod because the pod has failed, it still starts a new ephemeral container in the pod's sandbox; this package does not."),
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				if f["stop pod"] != "" && !newSandbox(f) && s.isKind(name, podrunner.Ephemeral) {

@@ -10,7 +10,7 @@ import (
 
 func stray() deviation {
 	return deviation{
-		Rule: rule("container that the spec does not name", judge.KubeletDefect, "The kubelet can't stop a pod in which a container runs that is no longer in the spec; this package stops such a pod."),
+		Rule: rule("stop of pods with superfluous containers", judge.KubeletDefect, "The kubelet can't stop a pod in which a container runs that is no longer in the spec; this package stops such a pod."),
 		state: func(s *State) (changed bool) {
 			for _, c := range slices.Clone(s.Containers) {
 				if s.container(c.ID) != nil && !s.inSpec(c.Name) {
@@ -25,7 +25,7 @@ func stray() deviation {
 
 func straysStopped() deviation {
 	return deviation{
-		Rule: rule("containers that ought not to run", judge.Deliberate, "This package stops containers that are no longer in the spec, and second instances of one name; the kubelet checks only the newest instance of each name in the spec."),
+		Rule: rule("superfluous containers stopped", judge.Deliberate, "This package stops containers that are no longer in the spec, and second instances of one name; the kubelet checks only the newest instance of each name in the spec."),
 		facts: func(s *State, f judge.Facts) {
 			if f["stop pod"] != "" {
 				return

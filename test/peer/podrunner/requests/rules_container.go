@@ -14,7 +14,7 @@ import (
 func containerRules() []rule {
 	return []rule{
 		{
-			Name: "sub-path of an image with other mounts", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "image_sub_path of non-image mounts", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "In a pod that mounts an image, the kubelet sends the subPath of any other mount also as the sub-path of an image; this package sends a sub-path of an image only for images.",
 			Explains: func(s scene) bool {
 				hostPath := kubeletFact(s, beside(s, "host_path"))
@@ -22,14 +22,14 @@ func containerRules() []rule {
 			},
 		},
 		{
-			Name: "addresses in a pod's first hosts file", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "pod IPs in first hosts file", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "In the sync that creates a pod's sandbox the kubelet writes all addresses of the pod into the hosts file, in the runtime's order. Later it writes the first of each family, as in the status. This package always writes only the first address of each family.",
 			Explains: func(s scene) bool {
 				return s.Fact == "file etc-hosts" && s.Kubelet != s.Ours && s.Ours == hostsInOrder(s, s.Kubelet)
 			},
 		},
 		{
-			Name: "names that begin like a log's", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "restart count from log-like file names", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "For the restart count, the kubelet counts every file in a container's log directory whose name begins like the name of a log, such as 8.logs; this package counts only logs and rotated logs.",
 			Explains: func(s scene) bool {
 				_, name, field := about(s)

@@ -22,7 +22,7 @@ func dnsRules() []rule {
 			},
 		},
 		{
-			Name: "full name without a cluster domain", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "pod FQDN without a cluster domain", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "If a pod has a subdomain and the node has no cluster domain, the pod's full name in the kubelet's hosts file and hostname ends with a dot; this package adds no dot.",
 			Explains: func(s scene) bool {
 				dotted := "." + pod(s).Spec.Subdomain + "." + pod(s).Namespace + ".svc."

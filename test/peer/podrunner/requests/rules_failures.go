@@ -33,14 +33,14 @@ func failureRules() []rule {
 			},
 		},
 		{
-			Name: "every problem of a sandbox", Class: judge.Deliberate, Doc: ourDoc,
+			Name: "all problems of sandbox creation", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "If a sandbox can't be created because of the pod's spec, the event names every problem; the kubelet's event names the first.",
 			Explains: func(s scene) bool {
 				return s.Fact == "event FailedCreatePodSandBox" && s.Kubelet != "" && strings.HasPrefix(s.Ours, withoutDot(s, s.Kubelet)+"\n")
 			},
 		},
 		{
-			Name: "target that has ended", Class: judge.KubeletDefect, Doc: ourDoc, Ends: true,
+			Name: "ephemeral container with an ended target", Class: judge.KubeletDefect, Doc: ourDoc, Ends: true,
 			Sentence: "The kubelet lets an ephemeral container share the process namespace of a target that has ended, even in a removed sandbox, which runtimes refuse; here the ephemeral container fails until the target runs.",
 			Explains: func(s scene) bool {
 				return failedAlone(s, func(c *corev1.Container) string {

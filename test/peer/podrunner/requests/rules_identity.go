@@ -12,7 +12,7 @@ import (
 // refusalRules are about pods that a Runner rejects.
 func refusalRules() []rule {
 	return []rule{{
-		Name: "sources of variables in files", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
+		Name: "pods with unsupported fileKeyRef variables", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
 		Sentence: "A pod with a field that this package does not support, such as a variable from a file (KEP-3721), is rejected as a whole by [Runner.Unsupported]; the kubelet starts it.",
 		Explains: func(s scene) bool {
 			if s.Fact == "refused" {
@@ -49,14 +49,14 @@ func filesOfVariables(s scene) (all []string) {
 func identityRules() []rule {
 	return []rule{
 		{
-			Name: "label of the agent", Class: judge.Deliberate, Doc: ourDoc,
+			Name: "agent label on sandboxes and containers", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "Each sandbox and container has the label io.kubeparts.agent with the agent's name, because an agent touches only what it created. The kubelet sets no such label.",
 			Explains: func(s scene) bool {
 				return strings.HasSuffix(s.Fact, "/labels/io.kubeparts.agent") && s.Kubelet == "" && s.Ours == "peer"
 			},
 		},
 		{
-			Name: "hash of the whole definition", Class: judge.Deliberate, Doc: ourDoc,
+			Name: "hash of the whole container definition", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "The kubelet's hash of a container's definition covers its name and image; the hash of this package covers everything except resources and the resize policy, because pods from files may change in other ways.",
 			Explains: func(s scene) bool {
 				request, _, field := about(s)
@@ -65,7 +65,7 @@ func identityRules() []rule {
 			},
 		},
 		{
-			Name: "file of the last words", Class: judge.Deliberate, Doc: ourDoc,
+			Name: "name of the termination message file", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "The file of a container's termination message is named by its restart count, so that it can be found and removed; the kubelet names it at random and keeps it as long as the pod (kubernetes#106735).",
 			Explains: func(s scene) bool {
 				random, attempt := regexp.MustCompile(`^(.*/containers/[^/]+/)[0-9a-f]{8}$`), ourFact(s, "create "+nameOf(s)+"/annotations/io.kubernetes.container.restartCount")

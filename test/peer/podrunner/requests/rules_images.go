@@ -15,7 +15,7 @@ import (
 func imageRules() []rule {
 	return []rule{
 		{
-			Name: "images of volumes that nothing mounts", Class: judge.Deliberate, Doc: ourDoc,
+			Name: "unmounted image volumes", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "The kubelet checks and pulls the images of all volumes of a pod in each sync, even if nothing starts; this package does this only for images that a starting container mounts.",
 			Explains: func(s scene) bool {
 				request, name, _ := about(s)
@@ -39,7 +39,7 @@ func imageRules() []rule {
 			},
 		},
 		{
-			Name: "an image with two policies while the sandbox is made", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
+			Name: "mixed pull policies during sandbox creation", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
 			Sentence: "Images of one pod are pulled concurrently, and while its sandbox is created.",
 			Explains: func(s scene) bool {
 				// The order of containers decides whether an image is present in the next
@@ -49,7 +49,7 @@ func imageRules() []rule {
 			},
 		},
 		{
-			Name: "images while the sandbox is made", Class: judge.Deliberate, Doc: ourDoc,
+			Name: "image pulls during sandbox creation", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "Images of one pod are pulled concurrently, and while its sandbox is created.",
 			Explains: func(s scene) bool {
 				request, _, field := about(s)

@@ -32,7 +32,7 @@ func podResizeRules() []rule {
 			},
 		},
 		{
-			Name: "pod without a limit", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "resize order of an unlimited pod", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "The kubelet treats a missing limit of a pod as the lowest limit, and so limits the pod before its containers shrink; this package treats a missing limit as the highest limit.",
 			Explains: func(s scene) bool {
 				if s.Fact != "calls" || s.Ours != ourCalls(s) {
@@ -43,7 +43,7 @@ func podResizeRules() []rule {
 			},
 		},
 		{
-			Name: "limits that are taken away from a pod", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "removed pod-level limits", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "If a limit of a pod is removed, the kubelet leaves the old limit in the pod's cgroup; this package removes it there too.",
 			Explains: func(s scene) bool {
 				if s.Step == 0 || !slices.ContainsFunc(s.World.pods[:s.Step], func(before *corev1.Pod) bool { return limitTaken(s, before) }) {
@@ -54,7 +54,7 @@ func podResizeRules() []rule {
 			},
 		},
 		{
-			Name: "init container without a limit after a sidecar", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "unlimited init container after a sidecar", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "If an init container without a limit comes after a sidecar with a limit, the kubelet counts the init container as if it had the sidecar's limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit.",
 			Explains: func(s scene) bool {
 				if !limitTaken(s, pod(s)) {
@@ -65,7 +65,7 @@ func podResizeRules() []rule {
 			},
 		},
 		{
-			Name: "report of a pod without a limit", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "unlimited pod in UpdatePodSandboxResources", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "If a pod has no limit of memory or CPU, the kubelet subtracts the pod's overhead from the number that means \"no limit\" when it reports the pod to the runtime; this package reports no limit.",
 			Explains: func(s scene) bool {
 				overhead := pod(s).Spec.Overhead
@@ -80,7 +80,7 @@ func podResizeRules() []rule {
 			},
 		},
 		{
-			Name: "limit and shares at once", Class: judge.Deliberate, Doc: ourDoc,
+			Name: "CPU quota and shares together", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "The kubelet reports the CPU limit and the CPU shares of a resized pod to the runtime in two calls; this package uses one call.",
 			Explains: func(s scene) bool {
 				if s.Fact != "calls" || s.Ours != ourCalls(s) {
@@ -91,7 +91,7 @@ func podResizeRules() []rule {
 			},
 		},
 		{
-			Name: "period without quotas", Class: judge.Deliberate, Doc: ourDoc,
+			Name: "CPU period with CPU quotas disabled", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "If CPU quotas are disabled, the kubelet sets and reports the configured quota period for a pod with a CPU limit; this package leaves the kernel's default.",
 			Explains: func(s scene) bool {
 				return s.Fact == theSandbox+"/resources/cpu_period" && !s.World.Node.CFSQuota && s.Ours == "100000" &&

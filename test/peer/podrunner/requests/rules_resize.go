@@ -12,7 +12,7 @@ import (
 func resizeRules() []rule {
 	return []rule{
 		{
-			Name: "limits that are taken away", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "removed container limits", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "The kubelet sends zero for a limit that was removed, so the runtime keeps the old limit and the status still shows it. This package sends -1, which removes the limit.",
 			Explains: func(s scene) bool {
 				request, name, field := about(s)

@@ -23,7 +23,7 @@ func sandboxRules() []rule {
 			},
 		},
 		{
-			Name: "group of a sandbox without a user", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "sandbox runAsGroup without runAsUser", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "If a pod has a group but no user, the kubelet sends the group with its sandbox, although the CRI requires runtimes to refuse that; this package does not send the group.",
 			Explains: func(s scene) bool {
 				p := pod(s).Spec.SecurityContext

@@ -10,7 +10,7 @@ import (
 func securityRules() []rule {
 	return []rule{
 		{
-			Name: "parameters with slashes after the first turn", Class: judge.KubeletDefect, Doc: ourDoc,
+			Name: "sysctl names with slashes", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "After the sandbox was created, the kubelet sends the names of sysctls as they are in the pod, with slashes; this package always sends them with dots.",
 			Explains: func(s scene) bool {
 				i := strings.Index(s.Fact, "/sandbox/linux/sysctls/")
