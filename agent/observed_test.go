@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,7 +126,7 @@ func TestEvents_LimitsOfAllPods(t *testing.T) {
 			"v1 node1/node1 Normal: Starting Starting kubelet.",
 			"v1 node1/node1 Warning: FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits \"/kubepods\": open " + limit + ": is a directory",
 			"v1 node1/node1 Normal: NodeAllocatableEnforced Updated Node Allocatable limit across pods",
-		}, seen.all)
-		require.Equal(t, int32(2), limited.Load(), "the callback of the configuration is called too")
+		}, slices.Compact(seen.all), "each failed attempt has an event")
+		require.GreaterOrEqual(t, limited.Load(), int32(2), "the callback of the configuration is called too")
 	})
 }
