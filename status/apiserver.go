@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,6 +107,14 @@ type known struct {
 	object    *corev1.Pod
 	uncertain bool // the object may have changed, because the result of a request is unknown
 	deleted   bool // the API server has accepted the deletion of the object
+
+	version   uint64    // of the status that the API server has stored last; 0 if it has stored none
+	corrected time.Time // when that status was last stored again, because another client had changed it
+}
+
+// with returns k with another object.
+func (k known) with(object *corev1.Pod) known {
+	return known{object: object, version: k.version, corrected: k.corrected}
 }
 
 // NewAPIServer returns a sink, or an error if cfg is invalid. It sends no request.
@@ -122,12 +131,18 @@ func NewAPIServer(cfg APIServerConfig) (*APIServer, error) {
 // RecordObject ignores an object that is not newer than the known object, and objects of
 // pods that were never published or are forgotten. pod is retained and must not be modified
 // afterwards. For a mirror pod, uid is the UID of the static pod.
-func (a *APIServer) RecordObject(uid types.UID, pod *corev1.Pod) {
+//
+// RecordObject reports whether the status differs from that of the known object: another client
+// has changed it.
+func (a *APIServer) RecordObject(uid types.UID, pod *corev1.Pod) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if k, ok := a.known[uid]; ok && isNewer(pod, k.object) {
-		a.known[uid] = known{object: pod}
+	k, ok := a.known[uid]
+	if !ok || !isNewer(pod, k.object) {
+		return false
 	}
+	a.known[uid] = k.with(pod)
+	return !equality.Semantic.DeepEqual(pod.Status, k.object.Status)
 }
 
 // RecordList records that the API server has listed these objects. If an object is older than the
@@ -155,12 +170,18 @@ func (a *APIServer) Forget(uid types.UID) {
 	delete(a.known, uid)
 }
 
-// attempts is the maximum number of attempts of one publication if there are conflicts.
-const attempts = 3
+const (
+	// attempts is the maximum number of attempts of one publication if there are conflicts.
+	attempts = 3
+	// correctionPeriod is the shortest time between two corrections of a status that another client
+	// changes again and again. It is the period of the kubelet's corrections.
+	correctionPeriod = 10 * time.Second
+)
 
 // Publish publishes the status in change to the API server. It returns [ErrGone] if the pod
-// does not exist or was deleted by this call, and [ErrTerminalPhaseDeferred] if it could not
-// publish the terminal phase yet.
+// does not exist or was deleted by this call, [ErrTerminalPhaseDeferred] if it could not
+// publish the terminal phase yet, and [ErrCorrectionDeferred] if another client has changed the
+// status twice within ten seconds.
 func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	if podspec.IsMirror(change.Pod) {
 		return nil // its status is published with the static pod
@@ -212,18 +233,36 @@ func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[uid]
-	if k.object == nil || k.object.UID != given.UID || isNewer(given, k.object) {
+	switch {
+	case k.object == nil || k.object.UID != given.UID:
 		k = known{object: given}
+	case isNewer(given, k.object):
+		k = k.with(given)
 	}
 	k.uncertain = k.uncertain || k.object.ResourceVersion == ""
 	a.known[uid] = k
 	return k.object, k.uncertain, k.deleted
 }
 
-func (a *APIServer) setKnown(uid types.UID, k known) {
+// setKnown records the object of a pod. change sets other fields of the record; optional.
+func (a *APIServer) setKnown(uid types.UID, object *corev1.Pod, change func(*known)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	k := a.known[uid].with(object)
+	if change != nil {
+		change(&k)
+	}
 	a.known[uid] = k
+}
+
+// corrections reports whether a publication of this version is a correction of what another client
+// has written, and whether it is too early for it.
+func (a *APIServer) corrections(uid types.UID, version uint64) (isCorrection, isEarly bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := a.known[uid]
+	isCorrection = version != 0 && version == k.version
+	return isCorrection, isCorrection && !k.corrected.IsZero() && a.cfg.Clock.Since(k.corrected) < correctionPeriod
 }
 
 // get gets the current version of object old. It returns ErrGone if the object does not
@@ -240,7 +279,7 @@ func (a *APIServer) get(ctx context.Context, uid types.UID, old *corev1.Pod) (*c
 	case object.UID != old.UID:
 		return nil, fmt.Errorf("%w: a new pod of the same name has UID %s", ErrGone, object.UID)
 	}
-	a.setKnown(uid, known{object: object})
+	a.setKnown(uid, object, nil)
 	return object, nil
 }
 
@@ -252,14 +291,25 @@ func (a *APIServer) patch(ctx context.Context, change Change, object *corev1.Pod
 	if err != nil || body == nil {
 		return object, held, err
 	}
+	isCorrection, isEarly := a.corrections(change.Pod.UID, change.Version)
+	if isEarly {
+		return nil, held, ErrCorrectionDeferred
+	}
 	start := a.cfg.Clock.Now()
 	stored, err = a.cfg.Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	a.called(Call{Verb: "patch", Bytes: len(body), Err: err}, object, start)
 	if err != nil {
-		a.setKnown(change.Pod.UID, known{object: object, uncertain: !refused(err)})
+		a.setKnown(change.Pod.UID, object, func(k *known) { k.uncertain = !refused(err) })
 		return nil, held, fmt.Errorf("patch status of pod %s/%s: %w", object.Namespace, object.Name, err)
 	}
-	a.setKnown(change.Pod.UID, known{object: stored})
+	a.setKnown(change.Pod.UID, stored, func(k *known) {
+		if !held { // the terminal phase that follows is no correction
+			k.version = change.Version
+		}
+		if isCorrection {
+			k.corrected = start
+		}
+	})
 	return stored, held, nil
 }
 
@@ -276,11 +326,11 @@ func (a *APIServer) finish(ctx context.Context, change Change, stored *corev1.Po
 	a.called(Call{Verb: "delete", Err: err}, stored, start)
 	if err != nil && !isNotFound(err) {
 		// A conflict means that another pod has the name. The next GET returns that pod.
-		a.setKnown(change.Pod.UID, known{object: stored, uncertain: true})
+		a.setKnown(change.Pod.UID, stored, func(k *known) { k.uncertain = true })
 		return fmt.Errorf("delete pod %s/%s: %w", stored.Namespace, stored.Name, err)
 	}
 	// The watch may still deliver our last patch. That must not cause another deletion.
-	a.setKnown(change.Pod.UID, known{object: stored, deleted: true})
+	a.setKnown(change.Pod.UID, stored, func(k *known) { k.deleted = true })
 	return ErrGone
 }
 

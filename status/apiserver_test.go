@@ -137,6 +137,42 @@ func TestAPIServer_RestoredFromAnOlderState(t *testing.T) {
 	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase)
 }
 
+// TestAPIServer_CorrectionsOfAFightAreRare checks that two clients that overwrite the status of each
+// other do not send requests without a pause.
+func TestAPIServer_CorrectionsOfAFightAreRare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		seen := a.put(numbered(1)[0])
+		n := newNode(t, a)
+		n.SetPodStatus(seen, simple("Running", "True"))
+		require.NoError(t, n.Sync(t.Context()))
+		overwrite := func() {
+			changed := a.edit("p0", func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Message = "Pending", pod.Status.Message+"!" })
+			require.True(t, n.sink.RecordObject(seen.UID, changed))
+			require.False(t, n.sink.RecordObject(seen.UID, changed))
+			n.Trigger(seen.UID)
+		}
+		overwrite()
+		require.NoError(t, n.Sync(t.Context()))
+		require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "the first correction follows at once")
+		for range 5 {
+			overwrite()
+			require.ErrorIs(t, n.Sync(t.Context()), status.ErrCorrectionDeferred)
+		}
+		require.Empty(t, a.asked())
+		time.Sleep(10 * time.Second)
+		require.NoError(t, n.Sync(t.Context()))
+		require.Equal(t, []string{"patch p0"}, a.asked())
+		require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase)
+
+		overwrite()
+		n.SetPodStatus(seen, simple("Running", "False"))
+		require.NoError(t, n.Sync(t.Context()))
+		require.Equal(t, []string{"patch p0"}, a.asked(), "a change is published at once")
+	})
+}
+
 func TestAPIServer_PersistentConflictIsAnError(t *testing.T) {
 	t.Parallel()
 	a := newAPI()

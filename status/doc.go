@@ -36,7 +36,8 @@
 //	api.RecordObject(pod.UID, pod)
 //	publisher.Trigger(pod.UID)
 //
-// This avoids GET requests, and changes by other writers are corrected at once. Otherwise
+// This avoids GET requests, and changes by other writers are corrected at once, or after ten
+// seconds if the last correction was only a moment ago. Otherwise
 // such changes are corrected at the pod's next change of status, or once per
 // [PublisherConfig].Reconcile.
 //

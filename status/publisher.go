@@ -25,6 +25,9 @@ var (
 	// ErrTerminalPhaseDeferred is returned by a [Sink] that has published a status without its terminal
 	// phase, because the pod may still have running containers.
 	ErrTerminalPhaseDeferred = errors.New("terminal phase not published yet: the pod may still have running containers")
+	// ErrCorrectionDeferred is returned by a [Sink] that has published nothing, because another client
+	// changes the status again and again, and the last correction was only a moment ago.
+	ErrCorrectionDeferred = errors.New("status not published yet: another client has changed it again soon after its correction")
 	// ErrRunning is returned by [Publisher.Run] if another Run is in progress.
 	ErrRunning = errors.New("the status publisher is already running")
 )
@@ -306,7 +309,7 @@ func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := p.publish(ctx, j); err != nil && ctx.Err() == nil && !errors.Is(err, ErrTerminalPhaseDeferred) {
+			if err := p.publish(ctx, j); err != nil && ctx.Err() == nil && !isDeferred(err) {
 				p.cfg.Logger.WarnContext(ctx, "publication of a pod status failed, will retry", "podUID", j.uid(), "err", err)
 			}
 		})
@@ -344,7 +347,7 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 		})
 	case ctx.Err() != nil:
 		o.failures = j.failures + 1 // no back-off, so that another call of Run, Sync or Flush publishes the pod
-	case errors.Is(err, ErrTerminalPhaseDeferred):
+	case isDeferred(err):
 		o.notBefore = now.Add(p.cfg.MinBackoff)
 	default:
 		wait := p.backoff(j.failures, err)
@@ -359,6 +362,11 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
+}
+
+// isDeferred reports whether a sink has deferred the publication. That is no failure.
+func isDeferred(err error) bool {
+	return errors.Is(err, ErrTerminalPhaseDeferred) || errors.Is(err, ErrCorrectionDeferred)
 }
 
 // backoff returns how long to wait after a failure with err. before is the number of

@@ -148,7 +148,7 @@ func (r *record) updatePod(e *entry) {
 func (q *queue) request(r *record, priority Priority, now time.Time) {
 	q.requested++
 	r.requested = q.requested
-	if r.failures == 0 { // without failures, only ErrTerminalPhaseDeferred delays the pod, and a new request ends the delay
+	if r.failures == 0 { // without failures, only a deferred publication delays the pod, and a new request ends the delay
 		r.notBefore = time.Time{}
 	}
 	if q.waiting[r.change.Pod.UID] == nil {

@@ -72,7 +72,7 @@ func New(cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	c.pods.services, c.pods.classes = c.services, c.runtimeClasses
-	c.pods.sink, c.pods.mirrorsChanged = c.sink, c.mirrors.trigger
+	c.pods.sink, c.pods.mirrorsChanged, c.pods.overwritten = c.sink, c.mirrors.trigger, c.sync
 	return c, nil
 }
 

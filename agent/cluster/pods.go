@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podmanager"
@@ -27,6 +28,8 @@ type pods struct {
 	// services and classes are stored with the pods.
 	services *services
 	classes  *runtimeClasses
+	// overwritten is called with the pods whose status another client has changed.
+	overwritten func(...types.UID)
 	// mirrorsChanged is called when a mirror pod may have changed.
 	mirrorsChanged func()
 }
@@ -48,15 +51,18 @@ func (p *pods) run(ctx context.Context, set func(context.Context, []*corev1.Pod)
 	var setting sync.Mutex // set must not be called concurrently
 	p.watched.listed = p.sink.RecordList
 	p.watched.changed = func(changed []*corev1.Pod) {
+		var overwritten []types.UID // pods whose status another client has changed
 		for _, pod := range changed {
-			if !podspec.IsMirror(pod) {
-				p.sink.RecordObject(pod.UID, pod)
+			if !podspec.IsMirror(pod) && p.sink.RecordObject(pod.UID, pod) {
+				overwritten = append(overwritten, pod.UID)
 			}
 		}
 		own := p.own()
 		setting.Lock()
 		defer setting.Unlock()
 		set(ctx, own)
+		// The agent may skip versions. The newest status may then equal the status that it received last.
+		p.overwritten(overwritten...)
 		p.mirrorsChanged()
 		checkpoint.save(ctx, own) // last, so that no pod waits for the file
 	}

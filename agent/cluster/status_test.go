@@ -68,6 +68,32 @@ func TestStatus_IsCorrectedAfterAWriteOfAnotherClient(t *testing.T) {
 	})
 }
 
+// While the agent has no watch, it reports a status, and another client restores the previous one. The
+// agent then receives the status that it received last.
+func TestStatus_IsCorrectedIfThePreviousOneIsRestored(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.put("pods", newPod("web", "demo/web:1"))
+		b.start()
+		after(time.Minute)
+		previous := b.pod("web").Status
+		b.failing(func(_ *http.Request, q request) error {
+			if q.resource == "pods" && (q.verb == "watch" || q.verb == "list") {
+				return apierrors.NewServiceUnavailable("starting")
+			}
+			return nil
+		})
+		b.endWatches(false)
+		require.NoError(b.t, b.runtime.Kill("default/web/main", 1))
+		after(time.Minute)
+		require.EqualValues(b.t, 1, b.pod("web").Status.ContainerStatuses[0].RestartCount)
+		edit(b.api, "pods", "default", "web", func(p *corev1.Pod) { p.Status = previous })
+		b.failing(nil)
+		after(2 * time.Minute)
+		require.EqualValues(b.t, 1, b.pod("web").Status.ContainerStatuses[0].RestartCount)
+	})
+}
+
 // The pod is deleted and created again while the API server cannot be reached.
 func TestStatus_IsNotWrittenToAPodOfTheSameName(t *testing.T) {
 	t.Parallel()

@@ -7,15 +7,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // auditEvent is a request of the agent in the log of the API server.
 type auditEvent struct {
 	RequestReceivedTimestamp time.Time
-	Verb                     string
+	Stage, Verb              string
 	ObjectRef                struct{ Resource, Subresource, Namespace, Name string }
 	ResponseStatus           struct {
 		Code    int
@@ -23,19 +27,32 @@ type auditEvent struct {
 	}
 }
 
-// auditEvents returns all requests so far.
-func auditEvents() (events []auditEvent, err error) {
+func auditLog() string { return filepath.Join(bed.env["KPCLUSTER_DIR"], "log", "audit.log") }
+
+// auditMark returns the size of the log, from which auditEvents can continue.
+func auditMark(t *testing.T) int64 {
+	t.Helper()
+	info, err := os.Stat(auditLog())
+	require.NoError(t, err)
+	return info.Size()
+}
+
+// auditEvents returns the requests of the log from a mark.
+func auditEvents(mark int64) (events []auditEvent, err error) {
 	data, err := os.ReadFile(auditLog())
 	if err != nil {
 		return nil, err
 	}
-	data = data[:bytes.LastIndexByte(data, '\n')+1] // the API server may be writing the last line
+	data = data[mark : bytes.LastIndexByte(data, '\n')+1] // the API server may be writing the last line
 	for line := range bytes.Lines(data) {
 		var e auditEvent
-		if err := json.Unmarshal(line, &e); err != nil {
+		err := json.Unmarshal(line, &e)
+		switch {
+		case err == nil:
+			events = append(events, e)
+		case !bed.faults: // a fault kills the API server while it writes a line
 			return nil, fmt.Errorf("%s: %w", auditLog(), err)
 		}
-		events = append(events, e)
 	}
 	return events, nil
 }
@@ -46,7 +63,7 @@ func refusedRequests() error {
 	if bed.faults {
 		return nil
 	}
-	events, err := auditEvents()
+	events, err := auditEvents(0)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -178,31 +177,18 @@ type usage struct {
 
 func begin(t *testing.T) usage {
 	t.Helper()
-	info, err := os.Stat(auditLog())
-	require.NoError(t, err)
-	return usage{cpuSeconds(t), info.Size()}
+	return usage{cpuSeconds(t), auditMark(t)}
 }
 
 // end returns the seconds of CPU that the node has used since the step began, and the number of its
 // requests to the API server, without those about its lease.
 func (u usage) end(t *testing.T) (cpu float64, requests int) {
 	t.Helper()
-	f, err := os.Open(auditLog())
+	events, err := auditEvents(u.audit)
 	require.NoError(t, err)
-	defer f.Close()
-	_, err = f.Seek(u.audit, io.SeekStart)
-	require.NoError(t, err)
-	data, err := io.ReadAll(f)
-	require.NoError(t, err)
-	data = data[:bytes.LastIndexByte(data, '\n')+1] // the API server may be writing the last line
-	for line := range bytes.Lines(data) {
-		var event struct {
-			Stage, Verb string
-			ObjectRef   struct{ Resource string }
-		}
-		require.NoError(t, json.Unmarshal(line, &event))
-		ended := event.Stage == "ResponseComplete" && event.Verb != "watch" || event.Stage == "ResponseStarted" && event.Verb == "watch"
-		if ended && event.ObjectRef.Resource != "leases" {
+	for _, e := range events {
+		ended := e.Stage == "ResponseComplete" && e.Verb != "watch" || e.Stage == "ResponseStarted" && e.Verb == "watch"
+		if ended && e.ObjectRef.Resource != "leases" {
 			requests++
 		}
 	}

@@ -104,6 +104,4 @@ func killProcess(file string) error {
 	return fmt.Errorf("process %d of %s did not end within ten seconds after SIGKILL", pid, file)
 }
 
-func auditLog() string { return filepath.Join(bed.env["KPCLUSTER_DIR"], "log", "audit.log") }
-
 func pause(d time.Duration) { <-time.After(d) }
