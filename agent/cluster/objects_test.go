@@ -260,6 +260,17 @@ func TestTokens_RefreshFails(t *testing.T) {
 	})
 }
 
+// forbidTokens makes the API server refuse requests for tokens for some time.
+func (b *bed) forbidTokens(d time.Duration) {
+	end := time.Now().Add(d)
+	b.failing(func(_ *http.Request, q request) error {
+		if q.resource == "serviceaccounts" && time.Now().Before(end) {
+			return apierrors.NewForbidden(corev1.Resource("serviceaccounts/token"), q.name, errors.New("no relationship found"))
+		}
+		return nil
+	})
+}
+
 // The Node authorizer permits the request for the token of a pod some time after the pod was bound.
 // The pod starts at once then.
 func TestTokens_ForbiddenAtFirst(t *testing.T) {
@@ -268,27 +279,25 @@ func TestTokens_ForbiddenAtFirst(t *testing.T) {
 		b.put("configmaps", configMap("kube-root-ca.crt", "authority"))
 		b.start()
 		after(5 * time.Second)
-		forbidFor := func(d time.Duration) {
-			end := time.Now().Add(d)
-			b.failing(func(_ *http.Request, q request) error {
-				if q.resource == "serviceaccounts" && time.Now().Before(end) {
-					return apierrors.NewForbidden(corev1.Resource("serviceaccounts/token"), q.name, errors.New("no relationship found"))
-				}
-				return nil
-			})
-		}
-		forbidFor(time.Second)
+		b.forbidTokens(time.Second)
 		b.put("pods", projectedToken("a"))
 		after(2 * time.Second)
 		require.Equal(b.t, []string{"a"}, b.running())
+		require.Zero(b.t, b.recorded("FailedMount"))
+	})
+}
 
-		forbidFor(time.Hour)
-		b.forget()
-		b.put("pods", projectedToken("b"))
-		after(4 * time.Second)
-		require.Equal(b.t, []string{"a"}, b.running())
-		require.Len(b.t, b.sent("create serviceaccounts"), 6, "the pause between two requests doubles, and the volume fails after three seconds")
-		require.Equal(b.t, 1, b.recorded("FailedMount"))
+// The pauses between two requests double. No request is sent after three seconds.
+func TestTokens_Forbidden(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		_, ac := b.join()
+		b.forbidTokens(time.Hour)
+		began := time.Now()
+		_, err := ac.Cluster.Tokens(b.t.Context(), newPod("a", "demo/web:1"), &authenticationv1.TokenRequest{})
+		require.ErrorContains(b.t, err, "no relationship found")
+		require.Len(b.t, b.sent("create serviceaccounts"), 6)
+		require.Equal(b.t, (50+100+200+400+800)*time.Millisecond, time.Since(began))
 	})
 }
 
