@@ -29,7 +29,7 @@ PEER_TEST  := CGO_ENABLED=0 $(GO) test -vet=off -ldflags='-s -w' -count=1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz hostile hostile-short bench bench-node bench-report cover cover-table peer peer-long peer-record peer-mutate peer-cover peer-page e2e e2e-runtimes cluster-e2e cluster-peer conformance conformance-cri conformance-17 test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz hostile hostile-short bench bench-node bench-report cover cover-table peer peer-long peer-record peer-mutate peer-cover peer-page e2e e2e-runtimes cluster-e2e chaos cluster-peer conformance conformance-cri conformance-17 test-cgroup2 run ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -130,6 +130,9 @@ e2e-runtimes: ## run test/e2e on containerd 2.4, 1.7 and 1.6, and report the res
 
 cluster-e2e: ## run tests of cluster-agent as a node of a real cluster that the tests start; needs root on Debian
 	$(GO) test -vet=off -tags cluster -count=1 -timeout 30m -v ./test/clusterbed
+
+chaos: ## run fault tests of cluster-agent as a node of a real cluster that the tests start; needs root on Debian, and half an hour
+	$(GO) test -vet=off -tags chaos -count=1 -timeout 60m -v ./test/clusterbed
 
 conformance: ## run Kubernetes' specs with the label NodeConformance on a cluster with the NODE cluster-agent (default) or kubelet; needs root on Debian
 	KPCLUSTER_NODE=$(NODE) KPCLUSTER_SPECS=all $(GO) test -vet=off -tags cluster -count=1 -timeout 3h -v -run '^TestSpecs$$' ./test/clusterbed

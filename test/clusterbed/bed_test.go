@@ -135,9 +135,14 @@ imageGCHighThresholdPercent: 100
 
 // startAgent starts cluster-agent in the network namespace of the bed.
 func startAgent(flags ...string) error {
+	return startAgentProgram(filepath.Join(bed.env["KPCLUSTER_DIR"], "cluster-agent"), flags...)
+}
+
+// startAgentProgram starts a build of cluster-agent in the network namespace of the bed.
+func startAgentProgram(program string, flags ...string) error {
 	dir := bed.env["KPCLUSTER_DIR"]
 	return startProgram(append([]string{
-		filepath.Join(dir, "cluster-agent"), "--config", filepath.Join(dir, "kubelet.yaml"), "--root-dir", filepath.Join(dir, "root"),
+		program, "--config", filepath.Join(dir, "kubelet.yaml"), "--root-dir", filepath.Join(dir, "root"),
 		"--hostname-override", bed.env["NODE_NAME"], "--node-ip", bed.env["NODE_IP"], "--v", "4",
 	}, flags...)...)
 }

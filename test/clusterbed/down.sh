@@ -20,7 +20,9 @@ stop() {
 
 [ -d "$DIR" ] || exit 0
 for name in agent registry scheduler controllers apiserver etcd; do stop "$name"; done
-[ ! -e "$DIR/cri" ] || inside "$here/../testbed/cri-down.sh" ${1:+"$1"} "$DIR/cri"
+for cri in "$DIR"/cri2 "$DIR"/cri; do
+	[ ! -e "$cri" ] || inside "$here/../testbed/cri-down.sh" ${1:+"$1"} "$cri"
+done
 # Unmount the volumes of the node.
 awk -v dir="$DIR/" 'index($5, dir) == 1 {print $5}' /proc/self/mountinfo | sort -r | while read -r m; do umount -l "$m"; done
 find /sys/fs/cgroup -depth -type d -path "*/$NETNS*" -exec rmdir {} + 2>/dev/null

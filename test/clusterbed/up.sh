@@ -16,7 +16,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # packages installs the Debian packages that are missing.
 packages() {
 	local p missing=()
-	for p in bsdutils curl etcd-server iproute2 iptables openssl util-linux; do
+	for p in bsdutils curl etcd-client etcd-server iproute2 iptables openssl util-linux; do
 		dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
