@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// auditEvent is a request of the agent in the log of the API server.
+// auditEvent is a request in the log of the API server: a request of the node, or the deletion of pods
+// or namespaces.
 type auditEvent struct {
+	User                     struct{ Username string }
 	RequestReceivedTimestamp time.Time
 	Stage, Verb              string
 	ObjectRef                struct{ Resource, Subresource, Namespace, Name string }
@@ -26,6 +28,9 @@ type auditEvent struct {
 		Message string
 	}
 }
+
+// ofNode reports whether the node has sent the request.
+func (e auditEvent) ofNode() bool { return e.User.Username == "system:node:"+bed.env["NODE_NAME"] }
 
 func auditLog() string { return filepath.Join(bed.env["KPCLUSTER_DIR"], "log", "audit.log") }
 
@@ -68,8 +73,8 @@ func refusedRequests() error {
 		return err
 	}
 	refused := map[string]int{}
-	for i, e := range events {
-		if e.ResponseStatus.Code == 403 && !e.isExpected(events[i+1:]) {
+	for _, e := range events {
+		if e.ofNode() && e.ResponseStatus.Code == 403 && !e.isExpected(events) {
 			refused[fmt.Sprintf("%s %s/%s: %s", e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ResponseStatus.Message)]++
 		}
 	}
@@ -79,22 +84,28 @@ func refusedRequests() error {
 	return nil
 }
 
-// isExpected reports whether the API server had to refuse a request: its namespace or its pod was being
-// deleted, or the authorizer did not know yet that the pod is bound to the node. Then the agent
+// isExpected reports whether the API server had to refuse a request: its pod or its namespace was being
+// deleted, or the API server did not know yet that the pod is bound to the node. Then the agent
 // repeats the request, and it succeeds.
-func (e auditEvent) isExpected(later []auditEvent) bool {
-	if strings.Contains(e.ResponseStatus.Message, "because it is being terminated") {
+func (e auditEvent) isExpected(all []auditEvent) bool {
+	message := e.ResponseStatus.Message
+	if strings.Contains(message, "because it is being terminated") {
 		return true
 	}
-	if !strings.Contains(e.ResponseStatus.Message, "no relationship found") {
+	if !strings.Contains(message, "no relationship found") && !strings.Contains(message, "bound to a pod scheduled on a different node") {
 		return false
 	}
-	if e.Verb == "get" && e.ObjectRef.Resource == "pods" {
-		return true
-	}
-	return slices.ContainsFunc(later, func(l auditEvent) bool {
-		repeated := l.ObjectRef == e.ObjectRef && l.ResponseStatus.Code < 400 // a watch may follow a refused list
-		deleted := l.Verb == "delete" && l.ObjectRef.Resource == "pods" && l.ObjectRef.Namespace == e.ObjectRef.Namespace
-		return (repeated || deleted) && l.RequestReceivedTimestamp.Sub(e.RequestReceivedTimestamp) < 10*time.Second
+	return slices.ContainsFunc(all, func(o auditEvent) bool {
+		after := o.RequestReceivedTimestamp.Sub(e.RequestReceivedTimestamp)
+		repeated := o.ofNode() && after > 0 && o.ObjectRef == e.ObjectRef && o.ResponseStatus.Code < 400 // a watch may follow a refused list
+		return after.Abs() < time.Minute && (repeated || o.deletes(e.ObjectRef.Namespace))
 	})
+}
+
+// deletes reports whether the request deletes pods of a namespace, or the namespace.
+func (e auditEvent) deletes(namespace string) bool {
+	if e.Verb != "delete" && e.Verb != "deletecollection" {
+		return false
+	}
+	return e.ObjectRef.Resource == "pods" && e.ObjectRef.Namespace == namespace || e.ObjectRef.Resource == "namespaces" && e.ObjectRef.Name == namespace
 }

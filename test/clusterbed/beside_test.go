@@ -188,7 +188,7 @@ func (u usage) end(t *testing.T) (cpu float64, requests int) {
 	require.NoError(t, err)
 	for _, e := range events {
 		ended := e.Stage == "ResponseComplete" && e.Verb != "watch" || e.Stage == "ResponseStarted" && e.Verb == "watch"
-		if ended && e.ObjectRef.Resource != "leases" {
+		if ended && e.ofNode() && e.ObjectRef.Resource != "leases" {
 			requests++
 		}
 	}

@@ -145,9 +145,14 @@ func TestAPIServer_RestoredFromAnOlderSnapshot(t *testing.T) {
 	for i := range 20 {
 		run(t, "annotate", "pod/steady", "--overwrite", fmt.Sprintf("round=%d", i))
 	}
+	mark := logMark(t)
 	for _, name := range []string{"apiserver", "controllers", "scheduler", "etcd"} {
 		require.NoError(t, killDaemon(name))
 	}
+	// If the API server came back sooner, the agent could continue its watch from a version that does not
+	// exist yet, and the API server would send no event until that version. The kubelet has this
+	// problem too.
+	await(t, "the watch of the pods fails", func() bool { return loggedSince(t, mark, `will retry" type=*v1.Pod`) > 0 })
 	h.forget()
 	h.letOthersDelete() // the pod created is gone, and only then its container
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "etcd")))

@@ -148,7 +148,7 @@ func (h *history) requests(t *testing.T) (requests []auditEvent) {
 	events, err := auditEvents(h.audited)
 	require.NoError(t, err)
 	for _, e := range events {
-		if e.Stage == "ResponseComplete" && e.ObjectRef.Namespace == h.namespace {
+		if e.ofNode() && e.Stage == "ResponseComplete" && e.ObjectRef.Namespace == h.namespace {
 			requests = append(requests, e)
 		}
 	}

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Starts what a node needs around it: etcd, kube-apiserver (authorizers Node and RBAC, admission
-# NodeRestriction, an audit log of the node's requests), kube-controller-manager, kube-scheduler,
+# NodeRestriction, an audit log of the node's requests and of deletions), kube-controller-manager, kube-scheduler,
 # and the container runtime of test/testbed. All of it is in one folder and one network namespace,
 # without a route to other networks. Needs root, Debian's packages, Go and the Go module proxy. Can
 # be run again: it does not change a bed that is running.
@@ -92,7 +92,10 @@ C
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
-rules: [{level: Metadata, users: ["system:node:$NODE"]}, {level: None}]
+rules:
+- {level: Metadata, users: ["system:node:$NODE"]}
+- {level: Metadata, verbs: [delete, deletecollection], resources: [{group: "", resources: [namespaces, pods]}]}
+- {level: None}
 C
 }
 
