@@ -32,10 +32,12 @@ type spec struct {
 func TestSpecs(t *testing.T) {
 	specs, err := readSpecs("testdata/specs.txt")
 	require.NoError(t, err)
+	atATime := 8 // a spec mostly waits
 	switch selected := os.Getenv("KPCLUSTER_SPECS"); selected {
 	case "all":
 	case "":
 		specs = slices.DeleteFunc(specs, func(s spec) bool { return s.seconds > 10 })
+		atATime = 4 // short specs wait less
 	default:
 		match, err := regexp.Compile(selected)
 		require.NoError(t, err)
@@ -48,7 +50,7 @@ func TestSpecs(t *testing.T) {
 	require.NoError(t, os.RemoveAll(results))
 	require.NoError(t, os.MkdirAll(results, 0o700))
 	began := time.Now()
-	runErr := runSpecs(results, specs)
+	runErr := runSpecs(results, specs, atATime)
 	took := time.Since(began)
 	failures, err := failedSpecs(filepath.Join(results, "report.json"), specs)
 	require.NoError(t, err, "%v; the output is in %s", runErr, results)
@@ -108,9 +110,8 @@ func readSpecs(file string) ([]spec, error) {
 	return specs, nil
 }
 
-// runSpecs runs specs, eight at a time because a spec mostly waits, and writes report.json and run.log
-// to a folder.
-func runSpecs(folder string, specs []spec) error {
+// runSpecs runs specs, and writes report.json and run.log to a folder.
+func runSpecs(folder string, specs []spec, atATime int) error {
 	dir := bed.env["KPCLUSTER_DIR"]
 	names := make([]string, len(specs))
 	for i, s := range specs {
@@ -121,7 +122,7 @@ func runSpecs(folder string, specs []spec) error {
 		return err
 	}
 	defer log.Close()
-	c := exec.Command(bed.env["RUN_INSIDE"], "ginkgo", "--no-color", "--procs=8", "--timeout=3h", "--poll-progress-after=10m", "--keep-going",
+	c := exec.Command(bed.env["RUN_INSIDE"], "ginkgo", "--no-color", fmt.Sprintf("--procs=%d", atATime), "--timeout=3h", "--poll-progress-after=10m", "--keep-going",
 		"--json-report=report.json", "--output-dir="+folder, "--focus=("+strings.Join(names, "|")+")$", filepath.Join(bed.env["PROGRAMS"], "e2e.test"), "--",
 		"--kubeconfig="+filepath.Join(dir, "admin.kubeconfig"), "--provider=skeleton", "--num-nodes=1", "--allowed-not-ready-nodes=0", "--node-os-distro=debian",
 		"--kubectl-path="+filepath.Join(bed.env["PROGRAMS"], "kubectl"), "--kubelet-root-dir="+filepath.Join(dir, "root"),
