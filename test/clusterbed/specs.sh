@@ -27,7 +27,8 @@ for tar in "$images"/*.tar; do "$KPBED_CTR" -a "$CRI_SOCKET" -n k8s.io images im
 ours registry >/dev/null || rm -f "$DIR/registry.addr"
 start registry "$BED/bin/registry" -dir "$images" -addr-file "$DIR/registry.addr"
 for _ in $(seq 100); do [ -s "$DIR/registry.addr" ] && break; sleep 0.1; done
-for host in "registry.k8s.io $(cat "$DIR/registry.addr")" "localhost:5000 localhost:5000"; do
+registry=$(cat "$DIR/registry.addr")
+for host in "registry.k8s.io $registry" "localhost:5000 localhost:5000"; do
 	mkdir -p "$DIR/cri/certs.d/${host% *}"
 	printf 'server = "http://%s"\n[host."http://%s"]\n  capabilities = ["pull", "resolve"]\n' "${host#* }" "${host#* }" >"$DIR/cri/certs.d/${host% *}/hosts.toml"
 done
