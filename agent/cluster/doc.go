@@ -78,6 +78,9 @@
 //     takes up to a minute.
 //   - A pod waits up to three seconds for a ConfigMap or a Secret that is requested for the first
 //     time, and the error has the cause; the kubelet waits for one second and reports a timeout.
+//   - If the request for the first token of a pod is forbidden, because the API server does not know yet
+//     that the pod is bound to the node, the request is repeated for up to three seconds. In the kubelet
+//     the volume fails, with an event, and is set up again half a second later.
 //   - A changed condition of the node is reported at once; the kubelet reports it at the next check,
 //     up to ten seconds later, except when the node starts or shuts down.
 //   - The first report waits up to five seconds until the node is ready; a restarted kubelet may
