@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kubeparts/kubeparts/agent/cluster"
 	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 )
 
@@ -76,11 +76,11 @@ func (o *options) parseFlags(args []string, usage io.Writer) error {
 		return err
 	})
 	flags.Func("node-labels", "comma-separated labels NAME=VALUE of the node, for its registration", func(text string) (err error) {
-		o.nodeLabels, err = parseLabels(text)
+		o.nodeLabels, err = cluster.ParseLabels(text)
 		return err
 	})
 	flags.Func("register-with-taints", "comma-separated taints KEY=VALUE:EFFECT of the node, for its registration (registerWithTaints)", func(text string) (err error) {
-		o.RegisterWithTaints, err = parseTaints(text)
+		o.RegisterWithTaints, err = cluster.ParseTaints(text)
 		return err
 	})
 	flags.StringVar(&o.ContainerRuntimeEndpoint, "container-runtime-endpoint", o.ContainerRuntimeEndpoint, "unix:// address of the CRI runtime (containerRuntimeEndpoint)")
@@ -154,28 +154,4 @@ func parseIPs(text string) (ips []netip.Addr, err error) {
 		ips = append(ips, ip.Unmap())
 	}
 	return ips, nil
-}
-
-func parseLabels(text string) (map[string]string, error) {
-	labels := map[string]string{}
-	for pair := range strings.SplitSeq(text, ",") {
-		name, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
-		if !ok {
-			return nil, fmt.Errorf("%q: want NAME=VALUE", pair)
-		}
-		labels[name] = value // package cluster checks the label
-	}
-	return labels, nil
-}
-
-func parseTaints(text string) (taints []corev1.Taint, err error) {
-	for part := range strings.SplitSeq(text, ",") {
-		pair, effect, ok := strings.Cut(strings.TrimSpace(part), ":")
-		if !ok {
-			return nil, fmt.Errorf("%q: want KEY=VALUE:EFFECT", part)
-		}
-		key, value, _ := strings.Cut(pair, "=")
-		taints = append(taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}) // Settings.Check checks the taint
-	}
-	return taints, nil
 }

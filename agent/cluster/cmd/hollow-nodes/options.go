@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -103,11 +102,11 @@ func (o *options) parseFlags(args []string, usage io.Writer) (problems []error, 
 		return err
 	})
 	value("node-labels", "comma-separated labels NAME=VALUE of each node, for its registration", func(text string) (err error) {
-		o.labels, err = parseLabels(text)
+		o.labels, err = cluster.ParseLabels(text)
 		return err
 	})
 	value("register-with-taints", "comma-separated taints KEY=VALUE:EFFECT of each node, for its registration", func(text string) (err error) {
-		o.taints, err = parseTaints(text)
+		o.taints, err = cluster.ParseTaints(text)
 		return err
 	})
 	value("v", fmt.Sprintf("verbosity of the log; %d or more includes changes of pods, %d or more debug messages", infoVerbosity, debugVerbosity), func(text string) (err error) {
@@ -157,28 +156,4 @@ func parseQuantity(text string) (resource.Quantity, error) {
 		err = errors.New("want more than 0")
 	}
 	return q, err
-}
-
-func parseLabels(text string) (map[string]string, error) {
-	labels := map[string]string{}
-	for pair := range strings.SplitSeq(text, ",") {
-		name, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
-		if !ok {
-			return nil, fmt.Errorf("%q: want NAME=VALUE", pair)
-		}
-		labels[name] = value // cluster.Config.Validate checks the label
-	}
-	return labels, nil
-}
-
-func parseTaints(text string) (taints []corev1.Taint, err error) {
-	for part := range strings.SplitSeq(text, ",") {
-		pair, effect, ok := strings.Cut(strings.TrimSpace(part), ":")
-		if !ok {
-			return nil, fmt.Errorf("%q: want KEY=VALUE:EFFECT", part)
-		}
-		key, value, _ := strings.Cut(pair, "=")
-		taints = append(taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}) // Settings.Policies checks the taint
-	}
-	return taints, nil
 }
