@@ -192,10 +192,10 @@ func (a *Agent) nodeForPods() podloop.Node {
 		Admit: lifecycle.AdmitFunc(func(ctx context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 			return a.node.Admit(ctx, attrs)
 		}),
-		Images:      a.cfg.Runtime,
-		Relisted:    func(err error) { a.node.Relisted(err) },
-		Ended:       func() { a.node.Ended() },
-		RuntimeName: func() string { return a.node.RuntimeName() },
+		Images:             a.cfg.Runtime,
+		Relisted:           func(err error) { a.node.Relisted(err) },
+		EvaluateThresholds: func() { a.node.EvaluateThresholds() },
+		RuntimeName:        func() string { return a.node.RuntimeName() },
 	}
 	if a.node != nil {
 		n.Images, n.Leases = a.node.Images(), a.node.Leases()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
@@ -208,6 +209,34 @@ func TestAgent_ExplainAndPlan(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "node1", summary.Node.NodeName)
 	})
+}
+
+// The agent evaluates its eviction thresholds as soon as the sources and the runtime have answered,
+// and not only after the longest interval between two evaluations.
+func TestAgent_EvaluatesThresholdsOnceReady(t *testing.T) {
+	for name, arrange := range map[string]func(*agent.Config, *fakecri.Node){
+		"nothing is late": func(*agent.Config, *fakecri.Node) {},
+		"a source is late": func(c *agent.Config, _ *fakecri.Node) {
+			c.Sources = []agent.Source{{Name: podspec.SourceFile, Run: func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
+				time.Sleep(3 * time.Second)
+				return newSource().run(ctx, set)
+			}}}
+		},
+		"the runtime is late": func(_ *agent.Config, node *fakecri.Node) { node.Restart(3 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node := newNode(t)
+				require.NoError(t, node.FillDisk(95<<30, 0))
+				c := config(node, newSource().file())
+				c.Eviction = hardEviction(t)
+				arrange(&c, node)
+				a := start(t, c)
+				after(5 * time.Second)
+				require.Equal(t, corev1.ConditionTrue, condition(a.Node(), corev1.NodeDiskPressure).Status)
+			})
+		})
+	}
 }
 
 // If a source returns, Run returns an error that names the source.

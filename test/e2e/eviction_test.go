@@ -256,7 +256,7 @@ spec:
 		waitFor(t, startTimeout, "the agent to admit pods", func() (string, bool) {
 			lines := strings.Split(n.output.String(), " node "+n.hostname+" ")
 			last := lines[len(lines)-1]
-			return last, !strings.HasPrefix(last, "is short")
+			return last, strings.HasPrefix(last, "is no longer under pressure")
 		})
 	}
 	t.Logf("from the poll that observed the crossed threshold (every %v) to the decision: %s", pollPeriod, spread(notice))

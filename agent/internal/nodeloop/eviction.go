@@ -56,9 +56,9 @@ func (l *Loop) logEvicted(pod *corev1.Pod, e eviction.Eviction, took time.Durati
 	}
 }
 
-// Ended makes the eviction manager measure the node again, because a pod has ended or was
-// removed.
-func (l *Loop) Ended() { l.eviction.Trigger() }
+// EvaluateThresholds makes the eviction manager measure the node and evaluate the thresholds
+// soon.
+func (l *Loop) EvaluateThresholds() { l.eviction.Trigger() }
 
 // Admit refuses pods while the node is under pressure.
 func (l *Loop) Admit(ctx context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {

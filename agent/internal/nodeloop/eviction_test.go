@@ -173,7 +173,7 @@ func TestEviction_LeftoversOfAnEvictedPod(t *testing.T) {
 		require.NoError(t, b.node.RemovePodSandbox(t.Context(), sandbox))
 		removed := time.Now()
 		for len(b.pods.evictedPods()) == 1 {
-			b.Ended()
+			b.EvaluateThresholds()
 			wait(100 * time.Millisecond)
 		}
 		require.Equal(t, []string{"first", "second"}, b.pods.evictedPods(), "evicted pods, with an unchanged usage of the disk")

@@ -81,7 +81,7 @@ func TestNew_StartsNothing(t *testing.T) {
 	b.make(t)
 	b.Recompute()
 	b.Relisted(errors.New("down"))
-	b.Ended()
+	b.EvaluateThresholds()
 	b.ShutdownStarted()
 	require.Zero(t, b.machine.asked)
 	require.Empty(t, b.node.Calls())

@@ -164,8 +164,10 @@ type Node struct {
 	Leases images.Leases
 	// Relisted is called after each relist of the runtime, with its error. Optional.
 	Relisted func(err error)
-	// Ended is called when a pod has ended, and when the record of a pod is deleted. Optional.
-	Ended func()
+	// EvaluateThresholds makes the node evaluate its eviction thresholds soon. It is called when
+	// [Loop.Ready] returns nil for the first time, when a pod has ended, and when the record of a
+	// pod is deleted. Optional.
+	EvaluateThresholds func()
 	// RuntimeName returns the name of the runtime, which is the scheme of container IDs.
 	// Optional.
 	RuntimeName func() string
@@ -256,8 +258,8 @@ func (c Config) withDefaults() Config {
 	if c.Node.Relisted == nil {
 		c.Node.Relisted = func(error) {}
 	}
-	if c.Node.Ended == nil {
-		c.Node.Ended = func() {}
+	if c.Node.EvaluateThresholds == nil {
+		c.Node.EvaluateThresholds = func() {}
 	}
 	if c.Node.RuntimeName == nil {
 		c.Node.RuntimeName = func() string { return "" }

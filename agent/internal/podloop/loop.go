@@ -155,7 +155,7 @@ func (l *Loop) perform(r record, d do) {
 		l.publish(r.uid)
 	case doEnded:
 		l.qos.Trigger()
-		l.cfg.Node.Ended()
+		l.cfg.Node.EvaluateThresholds()
 	case doRemove:
 		l.removals(r.uid)
 	case doForget:
@@ -180,7 +180,7 @@ func (l *Loop) forget(r record) {
 	l.saved.Forget(r.uid)
 	if r.state == Gone {
 		l.housekeepingLoop.Trigger()
-		l.cfg.Node.Ended()
+		l.cfg.Node.EvaluateThresholds()
 		return
 	}
 	if restarted := l.cfg.Observers.Workers.Restarted; restarted != nil {
@@ -270,7 +270,7 @@ func (l *Loop) defined(c podmanager.Change, first bool) {
 		l.ready = true
 		l.mu.Unlock()
 		l.changed = true
-		l.housekeepingLoop.Trigger()
+		l.triggerIfReady()
 	}
 }
 

@@ -124,6 +124,15 @@ func (l *Loop) Ready() error {
 	return errors.Join(errs...)
 }
 
+// triggerIfReady starts what waits until [Loop.Ready] returns nil. It is called when the last source
+// has called set, and when the first relist is complete.
+func (l *Loop) triggerIfReady() {
+	if l.Ready() == nil {
+		l.housekeepingLoop.Trigger()
+		l.cfg.Node.EvaluateThresholds()
+	}
+}
+
 // unanswered returns an error that names the sources that have not called set yet. It returns
 // nil if all sources have called set.
 func (l *Loop) unanswered() error {

@@ -160,7 +160,7 @@ func (l *Loop) firstRelist(ctx context.Context) bool {
 	l.ranBefore = names
 	l.mu.Unlock()
 	close(l.listed)
-	l.housekeepingLoop.Trigger()
+	l.triggerIfReady()
 	l.cfg.Changed()
 	return true
 }
