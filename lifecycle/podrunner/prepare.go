@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
@@ -22,6 +24,14 @@ const (
 	failedSandbox   = "FailedCreatePodSandBox"
 	sandboxUnknown  = "FailedPodSandBoxStatus"
 	networkNotReady = "NetworkNotReady"
+)
+
+const (
+	// firstMountWait is the time after which a volume that could not be mounted is mounted again,
+	// as in the kubelet (exponentialbackoff of its volume manager).
+	firstMountWait = 500 * time.Millisecond
+	// maxMountWait is the longest such time. From then on, the usual delay of a failed sync applies.
+	maxMountWait = 8 * time.Second
 )
 
 // prepareNode prepares on the node what the pod's containers need, once per
@@ -55,12 +65,36 @@ func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	}
 	if t.cfg.Volumes != nil {
 		var err error
-		if t.volumes, t.readOnly, err = t.cfg.Volumes.Mount(ctx, t.pod); err != nil {
-			return t.mountFailed(ctx, a, err)
+		t.volumes, t.readOnly, err = t.cfg.Volumes.Mount(ctx, t.pod)
+		wait := t.nextMountWait(t.pod.UID, err)
+		if err != nil {
+			err = t.mountFailed(ctx, a, err)
+			if wait > 0 {
+				err = &podworker.RetryError{At: t.cfg.Clock.Now().Add(wait), Err: err}
+			}
+			return err
 		}
 	}
 	t.sandbox = t.plannedSandbox(a)
 	return nil
+}
+
+// nextMountWait returns the time after which volumes that could not be mounted are mounted again. It
+// doubles with each failure in a row. The result is zero if there was no failure, and after so many
+// failures that the usual delay of a failed sync is short enough.
+func (r *Runner) nextMountWait(uid types.UID, err error) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		delete(r.mountWaits, uid)
+		return 0
+	}
+	wait := max(firstMountWait, 2*r.mountWaits[uid])
+	if wait > maxMountWait {
+		return 0
+	}
+	r.mountWaits[uid] = wait
+	return wait
 }
 
 // prepareFailed records, in an event and for the pod's status, why no container

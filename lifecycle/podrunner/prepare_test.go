@@ -172,6 +172,34 @@ func TestSyncPod_FailedMountStopsTheWholePod(t *testing.T) {
 	require.True(t, s.look(pod.UID).Running())
 }
 
+// The delay starts again after a success.
+func TestSyncPod_FailedMountIsRepeatedSoon(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := mounting(podOf(nil, "app"), "data")
+	waits := func() (all []time.Duration) {
+		s.volumes.err = errors.New("no such Secret")
+		for range 6 {
+			err := s.sync(pod)
+			require.ErrorContains(t, err, "no such Secret")
+			var wait time.Duration
+			if retry, ok := errors.AsType[*podworker.RetryError](err); ok {
+				wait = retry.At.Sub(s.clock.Now())
+			}
+			all = append(all, wait)
+		}
+		return all
+	}
+	want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 0}
+	require.Equal(t, want, waits())
+	s.volumes.err = nil
+	require.NoError(t, s.sync(pod))
+	pod.Spec.Containers[0].Args = []string{"--new"}
+	require.Equal(t, want, waits())
+	s.runner.Forget(pod.UID)
+	require.Equal(t, want, waits())
+}
+
 // The reason is the one that a container of such a pod has before its first start.
 func TestSyncPod_FailedMountOfAPodWithInitContainers(t *testing.T) {
 	t.Parallel()

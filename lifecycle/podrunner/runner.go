@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,8 +38,9 @@ type Runner struct {
 	terminations map[types.UID]*terminationState // of terminating pods, and of pods known to have no record in State
 	restarting   map[types.UID]bool              // Actions.Restarting of the last plan
 	injections   map[types.UID]injections
-	replacements map[types.UID]string // IDs of the sandboxes that restarts replace; "": no restart was requested
-	released     map[types.UID]bool   // pods that SyncTerminatedPod has released, until their next sync or removal
+	replacements map[types.UID]string        // IDs of the sandboxes that restarts replace; "": no restart was requested
+	mountWaits   map[types.UID]time.Duration // of pods whose volumes can't be mounted: the time before the next try
+	released     map[types.UID]bool          // pods that SyncTerminatedPod has released, until their next sync or removal
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
@@ -62,6 +64,7 @@ func New(cfg Config) (*Runner, error) {
 		restarting:   map[types.UID]bool{},
 		injections:   map[types.UID]injections{},
 		replacements: map[types.UID]string{},
+		mountWaits:   map[types.UID]time.Duration{},
 		released:     map[types.UID]bool{},
 	}, nil
 }
@@ -170,6 +173,7 @@ func (r *Runner) Forget(uid types.UID) {
 	delete(r.restarting, uid)
 	delete(r.injections, uid)
 	delete(r.replacements, uid)
+	delete(r.mountWaits, uid)
 	delete(r.released, uid)
 	r.mu.Unlock()
 	r.cfg.RestartBackoff.Reset(sandboxKey(uid))

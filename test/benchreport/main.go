@@ -4,7 +4,8 @@
 //
 // Figures of whole nodes need a machine with a runtime. If -e2e names a file with the
 // output of `make e2e`, Benchreport reads these figures from the lines "figure: NAME
-// VALUE UNIT" in the file. Otherwise it copies them from the existing page.
+// VALUE UNIT" in the file. Otherwise it copies them from the existing page. The comparison
+// of a node of a cluster with the kubelet is the table that `make cluster-peer` has written.
 package main
 
 import (
@@ -21,6 +22,9 @@ import (
 	"slices"
 	"strings"
 )
+
+// besideFile has the table that `make cluster-peer` writes.
+const besideFile = "test/clusterbed/testdata/beside.md"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -45,6 +49,10 @@ func run(ctx context.Context, out, e2e, benchtime string, count int) error {
 	if err != nil && (e2e != "" || !errors.Is(err, os.ErrNotExist)) {
 		return err
 	}
+	beside, err := os.ReadFile(besideFile)
+	if err != nil {
+		return err
+	}
 	var log strings.Builder
 	for _, f := range benchmarks() {
 		fmt.Fprintln(os.Stderr, "measuring", f.pkg, f.bench)
@@ -56,7 +64,7 @@ func run(ctx context.Context, out, e2e, benchtime string, count int) error {
 	if missing := missing(found); len(missing) > 0 {
 		return fmt.Errorf("not measured: %s", strings.Join(missing, ", "))
 	}
-	return os.WriteFile(out, []byte(page(machine(log.String()), found, nodes)), 0o644)
+	return os.WriteFile(out, []byte(page(machine(log.String()), found, nodes, string(beside))), 0o644)
 }
 
 // benchmarks returns the benchmarks of the page, each once, in the order of the page.

@@ -74,7 +74,7 @@ func functions(t *testing.T, dir string) map[string]bool {
 }
 
 // TestPageHasEveryFigure checks that the committed page has every figure of the
-// tables.
+// tables, and ends with the comparison of a node of a cluster.
 func TestPageHasEveryFigure(t *testing.T) {
 	data, err := os.ReadFile("../../docs/benchmarks.md")
 	require.NoError(t, err)
@@ -84,6 +84,9 @@ func TestPageHasEveryFigure(t *testing.T) {
 	for _, f := range nodeFigures() {
 		require.Contains(t, string(data), "| "+f.what+" |", "run make bench-report")
 	}
+	beside, err := os.ReadFile("../../" + besideFile)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(string(data), string(beside)), "run make bench-report")
 }
 
 func TestFiguresAreNamedOnce(t *testing.T) {
@@ -125,7 +128,8 @@ func TestParse(t *testing.T) {
 	require.NotContains(t, missing(found), "pleg.Diff/pods=500 ns/op")
 	require.Contains(t, missing(found), "podcache.GetNewerThanReady ns/op")
 
-	text := page("a machine", found, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5})
+	text := page("a machine", found, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5}, "Measured today.\n")
+	require.Contains(t, text, "by `make cluster-peer`. Measured today.\n")
 	require.Contains(t, text, "| compare two listings of 500 pods | 12.8 µs | ≤ 35 µs | 352 µs |")
 	require.Contains(t, text, "| 100 idle pods: memory | 26.6 MiB | ≤ 40 MiB | 109–114 MiB |")
 	require.Contains(t, text, "| 100 idle pods: CPU a minute | 0.5 s **over** | ≤ 0.3 s | 3.2 s |")

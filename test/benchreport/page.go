@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// page returns docs/benchmarks.md.
-func page(machine string, found, nodes map[string]float64) string {
+// page returns docs/benchmarks.md. The text beside is the comparison of a node of a cluster with the
+// kubelet.
+func page(machine string, found, nodes map[string]float64, beside string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Benchmarks
 
@@ -54,6 +55,11 @@ is version 1.36, standalone, on the same machine.
 		}
 	}
 	b.WriteString("-->\n")
+	fmt.Fprintf(&b, `
+## A node of a cluster
+
+The real kubelet and cluster-agent in turn as the only node of the same cluster, with the same configuration and the same pods, by
+`+"`make cluster-peer`. %s", beside)
 	return b.String()
 }
 

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,7 +36,7 @@ func TestBesideTheKubelet(t *testing.T) {
 		for _, node := range []struct {
 			start func() error
 			*figures
-		}{{startKubelet, kubelet}, {func() error { return startAgent(credentials()...) }, ours}} {
+		}{{startKubelet, kubelet}, {startQuietAgent, ours}} {
 			require.NoError(t, stopAgent())
 			run(t, "delete", "node", bed.env["NODE_NAME"])
 			began := time.Now()
@@ -51,6 +50,9 @@ func TestBesideTheKubelet(t *testing.T) {
 		require.NoError(t, os.WriteFile("testdata/beside.md", []byte(text), 0o644))
 	}
 }
+
+// startQuietAgent starts cluster-agent with the kubelet's log level.
+func startQuietAgent() error { return startAgent(append(credentials(), "--v", "2")...) }
 
 // figures are the values of each figure, a value for each round.
 type figures struct {
@@ -101,18 +103,18 @@ func table(kubelet, ours *figures) string {
 // these pods.
 func measure(t *testing.T, f *figures) {
 	t.Helper()
-	pods := watchPods(t)
+	pods, stop := watchPods(t)
+	defer stop()
 	rest(t, f, "rest, 0 pods", 20*time.Second)
 
 	for i := range 10 {
-		name := fmt.Sprintf("single%d", i)
-		apply(t, pausing(name))
-		pods.await(t, "the pod is ready", func(all []life) bool { return count(all, life.isReady) == i+1 })
+		apply(t, pausing(fmt.Sprintf("single%d", i)))
+		pods.await(t, "the pod is ready", i+1, life.isReady)
 	}
-	f.quantiles("1 pod, bound to ready, s", pods.durations(life.isReady, life.toReady))
+	f.quantiles("1 pod, bound to ready, s", durations(pods.that(life.isReady), life.toReady))
 	run(t, "delete", "pods", "--all", "--wait=false")
-	pods.await(t, "all pods are gone", func(all []life) bool { return count(all, life.isGone) == len(all) })
-	f.quantiles("10 pods, deleted to gone, s", pods.durations(life.isGone, life.toGone))
+	pods.await(t, "the pods are gone", 10, life.isGone)
+	f.quantiles("10 pods, deleted to gone, s", durations(pods.that(life.isGone), life.toGone))
 
 	apply(t, `
 apiVersion: apps/v1
@@ -128,25 +130,25 @@ spec:
       containers: [{name: pause, image: "kubeparts.test/pause:1"}]
 `)
 	for _, replicas := range []int{50, 100} {
-		pods.forget(life.isReady)
 		what := fmt.Sprintf("%d → %d pods", replicas-50, replicas)
 		used := begin(t)
+		added := func(l life) bool { return l.isReady() && l.bound.After(used.at) }
 		run(t, "scale", "deployment", "many", fmt.Sprintf("--replicas=%d", replicas))
-		pods.await(t, "50 pods are ready", func(all []life) bool { return count(all, life.isReady) == 50 })
+		pods.await(t, "the pods are ready", 50, added)
 		cpu, requests := used.end(t)
-		f.quantiles(what+", bound to ready, s", pods.durations(life.isReady, life.toReady))
+		f.quantiles(what+", bound to ready, s", durations(pods.that(added), life.toReady))
 		f.add(what+", CPU s", cpu)
 		f.add(what+", requests", float64(requests))
 	}
-	pods.forget(life.isGone)
 	rest(t, f, "the minute after 100 pods", 0)
 	rest(t, f, "rest, 100 pods", time.Minute)
 
 	used := begin(t)
+	deleted := func(l life) bool { return l.isGone() && l.deleting.After(used.at) }
 	run(t, "scale", "deployment", "many", "--replicas=0")
-	pods.await(t, "all pods are gone", func(all []life) bool { return count(all, life.isGone) >= 100 })
+	pods.await(t, "the pods are gone", 100, deleted)
 	cpu, requests := used.end(t)
-	f.quantiles("100 pods, deleted to gone, s", pods.durations(life.isGone, life.toGone))
+	f.quantiles("100 pods, deleted to gone, s", durations(pods.that(deleted), life.toGone))
 	f.add("100 pods deleted, CPU s", cpu)
 	f.add("100 pods deleted, requests", float64(requests))
 	run(t, "delete", "deployment", "many")
@@ -171,13 +173,14 @@ func rest(t *testing.T, f *figures, name string, settle time.Duration) {
 
 // usage is what the node has used when a step begins.
 type usage struct {
+	at    time.Time
 	cpu   float64
 	audit int64 // size of the audit log
 }
 
 func begin(t *testing.T) usage {
 	t.Helper()
-	return usage{cpuSeconds(t), auditMark(t)}
+	return usage{time.Now(), cpuSeconds(t), auditMark(t)}
 }
 
 // end returns the seconds of CPU that the node has used since the step began, and the number of its
@@ -229,13 +232,12 @@ func (l life) isGone() bool     { return !l.gone.IsZero() }
 func (l life) toReady() float64 { return l.ready.Sub(l.bound).Seconds() }
 func (l life) toGone() float64  { return l.gone.Sub(l.deleting).Seconds() }
 
-func count(all []life, is func(life) bool) (n int) {
-	for _, l := range all {
-		if is(l) {
-			n++
-		}
+// durations returns a duration of each pod.
+func durations(pods []life, duration func(life) float64) (seconds []float64) {
+	for _, l := range pods {
+		seconds = append(seconds, duration(l))
 	}
-	return n
+	return seconds
 }
 
 // lives are the lives of the pods of a namespace, from a watch.
@@ -245,23 +247,22 @@ type lives struct {
 	wakeUp chan struct{}
 }
 
-// watchPods watches the pods of the test until it ends.
-func watchPods(t *testing.T) *lives {
+// watchPods watches the pods of the test until stop is called.
+func watchPods(t *testing.T) (p *lives, stop func()) {
 	t.Helper()
-	p := &lives{byUID: map[types.UID]*life{}, wakeUp: make(chan struct{}, 1)}
-	ctx, stop := context.WithCancel(t.Context())
+	p = &lives{byUID: map[types.UID]*life{}, wakeUp: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
 	c := exec.CommandContext(ctx, bed.env["RUN_INSIDE"], "kubectl", "-n", namespace(t), "get", "pods", "--watch", "--output-watch-events", "-o", "json")
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	var reader sync.WaitGroup
 	reader.Go(func() { p.read(json.NewDecoder(out)) })
-	t.Cleanup(func() {
-		stop()
+	return p, func() {
+		cancel()
 		reader.Wait()
 		_ = c.Wait() // it was killed
-	})
-	return p
+	}
 }
 
 // read reads the events of a watch until it ends.
@@ -302,46 +303,27 @@ func (p *lives) see(pod *corev1.Pod, gone bool, now time.Time) {
 	}
 }
 
-// forget removes the pods for which is returns true.
-func (p *lives) forget(is func(life) bool) {
+// that returns the pods for which is returns true.
+func (p *lives) that(is func(life) bool) (pods []life) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for uid, l := range p.byUID {
-		if is(*l) {
-			delete(p.byUID, uid)
-		}
-	}
-}
-
-func (p *lives) all() []life {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make([]life, 0, len(p.byUID))
 	for _, l := range p.byUID {
-		all = append(all, *l)
-	}
-	return all
-}
-
-// durations returns the durations of the pods for which is returns true.
-func (p *lives) durations(is func(life) bool, duration func(life) float64) (seconds []float64) {
-	for _, l := range p.all() {
-		if is(l) {
-			seconds = append(seconds, duration(l))
+		if is(*l) {
+			pods = append(pods, *l)
 		}
 	}
-	return seconds
+	return pods
 }
 
-// await waits until the pods meet a condition.
-func (p *lives) await(t *testing.T, what string, met func([]life) bool) {
+// await waits until is returns true for n pods.
+func (p *lives) await(t *testing.T, what string, n int, is func(life) bool) {
 	t.Helper()
 	end := time.After(4 * time.Minute)
-	for !met(p.all()) {
+	for len(p.that(is)) < n {
 		select {
 		case <-p.wakeUp:
 		case <-end:
-			require.NoError(t, errors.New("not within four minutes: "+what))
+			require.Fail(t, "not within four minutes: "+what)
 		}
 	}
 }

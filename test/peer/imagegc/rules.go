@@ -15,7 +15,6 @@ const (
 	deletions part = "deletions"
 	reports   part = "reports"
 	invalidID part = "event InvalidImageID"
-	all       part = "all"
 )
 
 func (p part) has(fact string) bool {
@@ -25,8 +24,6 @@ func (p part) has(fact string) bool {
 		return deleted
 	case reports:
 		return !deleted
-	case all:
-		return true
 	default:
 		return fact == string(p)
 	}
@@ -50,7 +47,7 @@ func rules() (rules []judge.Rule[*World]) {
 			}
 			rules = append(rules, judge.Rule[*World]{
 				Name: name, Class: c.class, Sentence: c.sentence, Doc: doc,
-				Ends: part == deletions || part == all,
+				Ends: part == deletions,
 				Explains: func(s judge.Scene[*World]) bool {
 					return part.has(s.Fact) && s.World.explains(s, c.trait)
 				},

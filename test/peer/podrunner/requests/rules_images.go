@@ -53,7 +53,7 @@ func imageRules() []rule {
 			Sentence: "Images of one pod are pulled concurrently, and while its sandbox is created.",
 			Explains: func(s scene) bool {
 				request, _, field := about(s)
-				if request != "pull" && !strings.HasPrefix(s.Fact, "event ") {
+				if request != "pull" && !imageEvents[s.Fact] {
 					return false
 				}
 				for i := range s.Step + 1 {
@@ -164,4 +164,10 @@ func imageFailures(s scene) (all []string) {
 // without returns a list of events without some of them.
 func without(list string, some []string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(list, " | "), func(e string) bool { return slices.Contains(some, e) }), " | ")
+}
+
+// imageEvents are the facts about events that the pulls of images cause.
+var imageEvents = map[string]bool{
+	"event Pulling": true, "event Pulled": true, "event Failed": true, "event BackOff": true, "event InspectFailed": true,
+	"event ErrImageNeverPull": true,
 }
