@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$CACHE"
 exec 9>"$CACHE/lock"
 flock 9
-program kubelet k8s.io/kubernetes/cmd/kubelet
+program kubelet k8s.io/kubernetes/cmd/kubelet selinux,notest,grpcnotrace # the tags of Kubernetes' releases
 exec 9>&-
 mkdir -p "$DIR/kubelet"
 for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*/; do

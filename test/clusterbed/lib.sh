@@ -17,7 +17,7 @@ PKI=$DIR/pki
 say() { echo "${0##*/}: $*" >&2; }
 inside() { nsenter "--net=/run/netns/$NETNS" "$@"; }
 
-# program NAME PACKAGE builds a program of Kubernetes into BIN, once for each version. The program
+# program NAME PACKAGE [TAGS] builds a program of Kubernetes into BIN, once for each version. The program
 # e2e.test is the test of its package. The flags of the compiler are the defaults, so that packages
 # which the comparison with the kubelet has compiled are not compiled again.
 program() {
@@ -31,7 +31,7 @@ program() {
 		cp "$here/../peer/go.mod" "$here/../peer/go.sum" .
 		go mod edit -module example.com/programs -droprequire github.com/kubeparts/kubeparts -dropreplace github.com/kubeparts/kubeparts
 		export CGO_ENABLED=0 GOFLAGS=-mod=mod # adds what go.mod and go.sum lack
-		"${build[@]}" -ldflags "-s -w -X $v.gitVersion=$KUBERNETES -X $v.gitMajor=1 -X $v.gitMinor=${minor%%.*}" -o "$BIN/$1.new" "$2"
+		"${build[@]}" -tags "${3:-}" -ldflags "-s -w -X $v.gitVersion=$KUBERNETES -X $v.gitMajor=1 -X $v.gitMinor=${minor%%.*}" -o "$BIN/$1.new" "$2"
 	)
 	mv "$BIN/$1.new" "$BIN/$1"
 }

@@ -161,7 +161,7 @@ func buildAgent(dir string) (string, error) {
 		return filepath.Abs(path)
 	}
 	path := filepath.Join(dir, "minimal-agent")
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", path, "./examples/minimal-agent")
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-tags", "grpcnotrace", "-o", path, "./examples/minimal-agent")
 	cmd.Dir = repository
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the agent: %w\n%s", err, out)

@@ -66,7 +66,7 @@ func do(ctx context.Context, args []string) error {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		path := filepath.Join(dir, "agent")
-		build := exec.CommandContext(ctx, "go", "build", "-o", path, "./examples/minimal-agent")
+		build := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-o", path, "./examples/minimal-agent")
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr
 		if err := build.Run(); err != nil {
 			return fmt.Errorf("build the agent: %w", err)
