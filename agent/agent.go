@@ -237,8 +237,10 @@ func (a *Agent) lockRoot() (unlock func() error, err error) {
 	return filelock.Lock(filepath.Join(a.cfg.Root, "lock"))
 }
 
-// StopPods stops all pods. It returns when no container runs and the statuses of the pods are
-// published. From this call until Run returns, no pod is admitted and the node is not ready.
+// StopPods stops all pods. It returns nil when no container runs and the statuses of the pods
+// are published. It returns an error if a pod does not end in time: within the period of its
+// priority in how or, if how is zero, within the longest grace period of all pods plus one
+// minute. From this call until Run returns, no pod is admitted and the node is not ready.
 //
 // If ctx is cancelled first, for example because the shutdown of the machine was cancelled, the
 // agent continues: the node becomes ready again, pods that were not stopped yet keep running,
@@ -288,12 +290,12 @@ func (a *Agent) Kill(ctx context.Context, pod types.UID, how podworker.KillOptio
 	return nil
 }
 
-// Sync informs the agent of a change of something on which these pods depend: an object, a
-// device, a credential, or their status at the API server. Refused static pods and refused edits
-// go through admission again, admitted pods are synced, and the status of each pod is published
-// again. Sync never blocks. Every callback of [Config] except NodeStatus may call Sync. But if a
-// sink calls Sync for a pod in each Publish of that pod, the agent publishes the pod's status
-// without end. Before Run, Sync has no effect.
+// Sync informs the agent that something on which the given pods depend has changed: an object, a
+// device, a credential, or the status of a pod at the API server. The agent repeats the
+// admission of refused static pods and refused edits, syncs admitted pods, and publishes the
+// status of each given pod again. Sync never blocks. Every callback of [Config] except
+// NodeStatus may call Sync. But if a sink calls Sync for a pod in each Publish of that pod, the
+// agent publishes the pod's status without end. Before Run, Sync has no effect.
 func (a *Agent) Sync(pods ...types.UID) { a.pods.Sync(pods...) }
 
 // SyncAll does the same as [Agent.Sync], for all pods. It also triggers a new computation of the

@@ -48,8 +48,9 @@ type Config struct {
 	// definition of the source that defined the pod first. Required.
 	Sources []Source
 
-	// Lister lists sandboxes and containers in relists instead of Runtime, and uses less CPU
-	// time. The Client of package agent/cri has a method that returns a Lister. Optional.
+	// Lister lists sandboxes and containers for relists. If it is nil, relists call Runtime,
+	// which uses more CPU time. The Client of package agent/cri has a method that returns a
+	// Lister. Optional.
 	Lister pleg.Lister
 	// Host has the functions of the machine. Default: the result of [host.Local] with the
 	// folders and eviction thresholds of this Config.
@@ -89,10 +90,10 @@ type Config struct {
 	MaxNodeImages int
 	// NodeStatus modifies the node that [Agent.Node] returns and that admission uses. For
 	// example, it adds extended resources, labels, conditions or ports. The agent calls
-	// NodeStatus in each computation of the node, with a copy that NodeStatus may modify.
-	// NodeStatus must not do I/O or call methods of the Agent. Call [Agent.SyncAll] when
-	// NodeStatus would make other changes than in its last call. If Allocators is empty, pods
-	// that request extended resources are refused. Optional.
+	// NodeStatus each time that it computes the node, with a copy that NodeStatus may modify.
+	// NodeStatus must not do I/O or call methods of the Agent. Call [Agent.SyncAll] when the
+	// changes that NodeStatus makes have become outdated. Extended resources also need an
+	// allocator: if Allocators is empty, the agent refuses pods that request them. Optional.
 	NodeStatus func(*corev1.Node)
 	// Version is the version of the agent. The node's status reports it as kubeletVersion.
 	// Optional.

@@ -8,13 +8,14 @@
 //
 //	source → operation → admission → allocation → worker → runtime → PLEG → cache → status → sink
 //
-// The agent passes a function, set, to the Run of each source, and the source calls set with all
-// its pods. The agent compares these pods with the pods of the previous call, and turns the
-// differences into operations. The admission queue calls the handlers for each new pod: first the
-// built-in handlers, then [Config].Admission, then [Config].Allocators. A worker runs each admitted
-// pod, and the PLEG watches the runtime. The agent writes each changed status of a pod to
-// [Config].State and [Config].Statuses. When the source no longer defines the pod, the worker stops
-// the pod, and the remover deletes the remaining data of the pod.
+// The agent calls the function Run of each source. The argument set of Run is a function that
+// the source calls with all its pods. The agent compares these pods with the pods of the
+// previous call, and turns the differences into operations. The admission queue calls the
+// handlers for each new pod: first the built-in handlers, then [Config].Admission, then
+// [Config].Allocators. A worker runs each admitted pod, and the PLEG watches the runtime. The
+// agent writes each changed status of a pod to [Config].State and [Config].Statuses. When the
+// source no longer defines the pod, the worker stops the pod, and the remover deletes the
+// remaining data of the pod.
 //
 // The agent has one record for each pod. The record has the [State] of the pod. The golden file
 // internal/podloop/testdata/next/table shows the transitions for each event. The usual order of
@@ -44,8 +45,8 @@
 //  1. The agent manages only sandboxes and containers that are labelled with its Name, unless
 //     [Config].TakeOver is set.
 //  2. The agent stops a pod that no source defines only after every source has called set. The
-//     agent removes the data of pods only after the first relist is complete. The exception is
-//     [Agent.StopPods], which may also stop and remove pods that no source has defined yet.
+//     exception is [Agent.StopPods], which may also stop and remove pods that no source has
+//     defined yet. The agent removes the data of pods only after the first relist is complete.
 //  3. The agent adopts a pod that runs when the agent starts: the containers of the pod keep
 //     running, and its last reported status stays valid. A pod that has ended does not run
 //     again. But a static pod goes through admission again if an earlier agent has refused it,

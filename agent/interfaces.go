@@ -58,14 +58,14 @@ type NodeRuntime interface {
 
 // Source defines pods.
 //
-// Pods of the source named "api" ([podspec.SourceAPI]) behave as pods of an API server: a
-// refused pod fails permanently. Pods of any other source are static: a refused pod goes through
-// admission again when the node has changed, and a pod is critical unless [Config].StaticPods is
-// [OrdinaryStaticPods]. The agent stops a pod that has a deletion timestamp. Do not pass mirror
-// pods to set.
+// Pods of the source named "api" ([podspec.SourceAPI]) behave as pods of an API server: if
+// admission refuses such a pod, its phase becomes Failed, and it never runs. Pods of all other
+// sources are static pods: if admission refuses a static pod, the agent tries again when the node
+// has changed. Static pods are critical unless [Config].StaticPods is [OrdinaryStaticPods]. The
+// agent stops a pod that has a deletion timestamp. A source must not return mirror pods.
 //
 // A pod must have a UID, a namespace, a name and at least one container. The UID and all names
-// must be valid in the API. The agent ignores an invalid pod, and the check "sources" of
+// must be ones that an API server accepts. The agent ignores an invalid pod, and the check "sources" of
 // [Agent.Health] names the missing or invalid fields. The agent does not set the default values
 // that the API server sets. Package podsource sets them for manifests.
 type Source struct {
@@ -82,9 +82,9 @@ type Source struct {
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }
 
-// Cluster finds the objects of the cluster to which pods refer. If a volume of a pod needs
-// Objects or Tokens and this field is nil, the agent refuses the pod, with a message that names
-// the field of the pod.
+// Cluster finds the API objects that pods need, such as ConfigMaps and Secrets. If a volume needs
+// Objects and Objects is nil, the agent refuses the pod, with a message that names the field of
+// the pod's spec. The same is true for Tokens.
 type Cluster struct {
 	// Node returns the node as it is in the API server, from a cache. Admission uses the labels
 	// and taints of this node. Node may call [Agent.Node]. If Node is nil or returns an error,
@@ -95,10 +95,10 @@ type Cluster struct {
 	// labels. Default: Node.
 	FreshNode func(context.Context) (*corev1.Node, error)
 	// Objects finds ConfigMaps and Secrets. The agent calls the method Release when a pod is
-	// completely removed. The agent does not call Release at the end of Run, because the pods keep
-	// running. The program must therefore stop its own watches. When an object has changed, call
-	// [Agent.Sync] for the pods that use the object. If nil, environment variables that refer to
-	// ConfigMaps or Secrets behave as if these objects did not exist.
+	// completely removed, but not when [Agent.Run] returns, because the pods keep running: your
+	// program must then stop the watches of its Objects itself. When a ConfigMap or Secret has
+	// changed, your program must call [Agent.Sync] for the pods that use it. If nil, environment
+	// variables that refer to ConfigMaps or Secrets behave as if these objects did not exist.
 	Objects podspec.Objects
 	// Tokens requests tokens of service accounts.
 	Tokens podspec.TokenFunc

@@ -10,10 +10,10 @@
 // and why; a [Plan] prints as text and as JSON. The pure function [PlanRemovals] makes the
 // decisions. The baseline is the container garbage collection of kubelet 1.36.
 //
-// Limits apply to the dead containers with the same name in the same pod. The newest
-// containers are kept, so that users can find out why they died, and because the restart
-// count is derived from them. [Policy] has the kubelet's settings with the kubelet's
-// meaning.
+// One limit applies to the dead containers with the same name in the same pod, and another
+// limit to all dead containers of the node. The newest containers are kept, so that users
+// can find out why they exited, and because the restart count is derived from them.
+// [Policy] has the kubelet's settings with the kubelet's meaning.
 //
 // The sub-package logrotate limits the size of the logs of running containers. Rotated
 // files are removed together with the container's log.
@@ -44,16 +44,16 @@
 //     start it. The Manager checks this again right before it removes the container. Right
 //     before it removes the log folder of a pod, it checks again that the pod was deleted,
 //     because a static pod may return with the same UID.
-//  5. Among the containers with the same name in the same pod, the kept containers are
-//     newer than the removed containers. The only older containers that are kept are those
-//     that exited less than MinAge ago or could not be removed. Newer means a higher
-//     attempt, whatever the clocks showed.
-//  6. The age of a container counts from its exit. If the runtime reports an exit time
-//     that is later than the first pass that listed the container as dead, the time of
-//     this pass counts. Therefore, a container does not stay young for ever if the clock
-//     is set back.
-//  7. A pass lists sandboxes and containers once each, or takes one snapshot. A pass with
-//     nothing to do makes no other call.
+//  5. Of the dead containers with the same name in the same pod, the oldest are removed
+//     first. An older container outlasts a newer container only if the older container
+//     exited less than MinAge ago or could not be removed. The container with the higher
+//     attempt is newer, whatever the clocks showed.
+//  6. The age of a container counts from its exit. If the first pass that lists the
+//     container as dead finds an exit time in the future, the age counts from that pass.
+//     So a container reaches MinAge even if the clock is set back.
+//  7. A pass lists sandboxes and containers once each, or takes one snapshot. If MinAge or
+//     MaxContainers is set, it also makes one ContainerStatus call for each exited container
+//     whose exit time is unknown. A pass with nothing to do makes no other call.
 //  8. A removal that fails or hangs does not stop other removals. A failed removal is
 //     retried after 1 min, 2 min, and so on up to 15 min. No removal is lost, because each
 //     pass decides from the objects that exist. No request for a single pod is lost

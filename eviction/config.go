@@ -25,9 +25,9 @@ type Killer interface {
 
 // ImageGC deletes images.
 type ImageGC interface {
-	// DeleteUnusedImages deletes unused images and returns when they are deleted. It frees
-	// at least need.Amount bytes or inodes if it can. The kubelet deletes all unused
-	// images.
+	// DeleteUnusedImages deletes unused images and returns when they are deleted. It must
+	// free at least need.Amount bytes or inodes if that is possible. It may delete all
+	// unused images, as the kubelet does.
 	DeleteUnusedImages(ctx context.Context, need ReclaimPlan) error
 }
 
@@ -84,8 +84,9 @@ type Config struct {
 	ContainerGC ContainerGC
 	ImageGC     ImageGC
 	// CleanedUp reports whether all data of a terminated pod was removed from the node's
-	// disks. Until it returns true, and for at most 30 s, the disk space of the pod counts
-	// as being freed. If nil, the disk space always counts for 30 s. Optional.
+	// disks. After the pod has terminated, the Manager expects its disk space to become
+	// free until CleanedUp returns true, at most for 30 s. If CleanedUp is nil, the
+	// Manager always expects this for 30 s. Optional.
 	CleanedUp func(uid types.UID) bool
 	// Waker requests evaluations before the next poll is due. Optional.
 	Waker Waker

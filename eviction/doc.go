@@ -17,9 +17,9 @@
 // thresholds before soft thresholds. Among the hard and among the soft thresholds, it acts
 // on memory first, then on processes and then on disks, and for each disk on bytes before
 // inodes. For a disk, dead containers and unused images are deleted before pods are
-// evicted. PlanEviction chooses as many victims as are needed to free the shortfall, which
-// is the amount that is missing to reach the threshold plus its minimum reclaim. It subtracts
-// the amounts that evictions in progress are expected to free.
+// evicted. The shortfall is the amount that must become free to reach the threshold plus its
+// minimum reclaim. PlanEviction subtracts the amounts that evictions in progress are expected
+// to free, and chooses as many victims as are needed to free the rest.
 //
 // [Manager.Evaluate] is one step: it measures, decides, and starts the actions.
 // [Manager.Run] repeats this step. When the [Waker] reports pressure, Run runs a step at
@@ -48,16 +48,18 @@
 //     are ordered by age and UID, so that the same input always gives the same victims.
 //  3. For a threshold, no more pods are evicted than are expected to be enough.
 //     [Policy.MaxParallelEvictions] limits how many of them terminate at the same time.
-//  4. A signal that is unknown, stale or implausible causes no action. It neither ends
-//     a grace period nor keeps other signals from being evaluated.
+//  4. A signal that is unknown, stale or implausible causes no eviction and no reclaim. It
+//     neither resets a grace period nor prevents the evaluation of other signals. A stale
+//     signal can still set a node condition.
 //  5. A kill or a reclaim that hangs or fails does not block other evictions. After the
 //     deadline of a kill, the Manager no longer expects the pod to free anything, and
 //     evicts the next pod. It waits for a reclaim for at most [Policy.ReclaimTimeout]. A
 //     pod that could not be killed counts towards MaxParallelEvictions for
 //     [Config.KillRetry]. After that, it may be evicted again, but only after all other
 //     pods.
-//  6. When a hard threshold is due, the Manager shortens the grace period of pods that are
-//     terminating for a soft threshold to one second, as far as needed.
+//  6. When a hard threshold is due, some pods may already be terminating for a soft
+//     threshold. The Manager then shortens their grace period to one second, for as many of
+//     these pods as are needed.
 //  7. A wake-up only starts an evaluation. It is never a reason to evict a pod.
 //
 // # Goroutines and locking

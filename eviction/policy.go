@@ -35,8 +35,8 @@ type Policy struct {
 	// count.
 	MaxObservationAge time.Duration
 	// MaxParallelEvictions is how many evicted pods may be terminating at the same time.
-	// For a hard threshold, pods that terminate slowly for a soft threshold do not count.
-	// Default 5; in the kubelet it is 1.
+	// For a hard threshold, pods that have the grace period of a soft threshold do not
+	// count. Default 5; in the kubelet it is 1.
 	MaxParallelEvictions int
 	// ReclaimInterval is the minimum time between the end of one node-level reclaim of a
 	// disk and the start of the next. ReclaimTimeout is how long evictions wait for a

@@ -4,19 +4,22 @@
 // # What it does
 //
 // A [Node] implements the RuntimeService and ImageManagerService interfaces of
-// k8s.io/cri-api, and [Node.Serve] offers the same node over gRPC, so a test can run the
-// agent in the test process or as a separate program. A [Program] for each image, or each
-// image and command, or by Config.ProgramFor, defines what the containers do: run for
-// ever, exit after some time, ignore SIGTERM, become healthy, serve HTTP, gRPC health or
-// TCP, use CPU, memory and disk, write logs. The node computes stats and metrics from the
-// programs, and kills a program that exceeds the memory limit of its container. Images
-// have layers, which several images can share, on a disk of limited size
-// ([Node.FillDisk]). A [Pull] can take time, require credentials or fail. Hooks such as
-// [Node.Kill] and [Node.Reboot] make changes that happen without a CRI call. [Node.Fail]
-// makes calls fail, take time, hang or return wrong responses, [Node.FailEvents] disturbs
-// the event stream, [Node.StepClock] steps the wall clock, and [Node.Calls] returns the
-// calls of an agent. Package conformance checks the node and real runtimes with the same
-// tests.
+// k8s.io/cri-api. [Node.Serve] serves the same node over gRPC, so a test can run the agent
+// in the test process or as a separate program.
+//
+// A [Program] defines what a container does: run for ever, exit after some time, ignore
+// SIGTERM, become healthy, serve HTTP, gRPC health or TCP, use CPU, memory and disk, or
+// write logs. [Config].Programs has programs for images, or for images and commands, and
+// [Config].ProgramFor can return the program of a container. The node computes stats and
+// metrics from the programs, and kills a program that exceeds the memory limit of its
+// container. Images have layers, which several images can share, on a disk of limited size
+// ([Node.FillDisk]). A [Pull] can take time, require credentials or fail.
+//
+// Methods such as [Node.Kill] and [Node.Reboot] make changes that happen without a CRI
+// call. [Node.Fail] makes calls fail, take time, hang or return wrong responses,
+// [Node.FailEvents] disturbs the event stream, [Node.StepClock] steps the wall clock, and
+// [Node.Calls] returns the calls of an agent. Package conformance checks the node and real
+// runtimes with the same tests.
 //
 // # What you supply
 //
@@ -30,8 +33,9 @@
 //     unknown, sandboxes ready or not ready. The name and attempt of an object are reserved
 //     from its creation to its removal; a creation with a reserved name and attempt returns
 //     FailedPrecondition.
-//  2. For an unknown container or sandbox, stop and removal succeed, and a status returns
-//     NotFound. The removal of a sandbox removes its containers, running or not.
+//  2. If a container or sandbox does not exist, its stop and its removal succeed, and its
+//     status returns NotFound. The removal of a sandbox removes its containers, running or
+//     not.
 //  3. StopContainer sends SIGTERM once, waits for the grace period and then kills the
 //     container. The exit code after SIGTERM is 143, unless the program defines another
 //     exit code. After a kill it is 137. A stop of a sandbox kills its containers with exit
@@ -51,13 +55,15 @@
 //
 // # Goroutines and locking
 //
-// A node starts no goroutine unless Config.Listen is set. With Config.Listen, programs that
-// listen have goroutines until they exit or [Node.Shutdown] is called. The node applies
-// scheduled changes, such as the exit of a program, at the next call of any of its methods,
-// in the order and with the time at which they were due. A call that waits, such as
-// StopContainer, ExecSync or a read of events, sets a timer on the clock. The goroutines of
-// Serve have ended when Serve returns. All methods may be called concurrently. One lock
-// guards the node. It is not held while a call waits or an event is delivered.
+// A node has no background goroutines unless Config.Listen is set. With Config.Listen,
+// programs that listen have goroutines until they exit or [Node.Shutdown] is called.
+// [Node.Serve] and the methods for streams, such as [Node.ExecStream], start goroutines
+// too. The goroutines of Serve have ended when Serve returns. The node applies scheduled
+// changes, such as the exit of a program, at the next call of any of its methods. It
+// applies them in the order in which they were due, and with the times at which they were
+// due. A call that waits, such as StopContainer, ExecSync or a read of events, sets a
+// timer on the clock. All methods may be called concurrently. One lock guards the node. It
+// is not held while a call waits or an event is delivered.
 //
 // # Differences from containerd
 //

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// EventFault is a fault of the event stream, as plain data. Exactly one of Lose, Duplicate,
-// Swap, Cut, Bare and Delay is required. The node applies the fault when an event occurs,
-// for all subscribers.
+// EventFault describes a fault of the stream of container events (GetContainerEvents). Exactly
+// one of Lose, Duplicate, Swap, Cut, Bare and Delay is required. The node applies the fault once,
+// when an event occurs, so that all subscribers get the same events.
 type EventFault struct {
-	// Object limits the fault to events about one container or sandbox, identified by its
-	// id or as in Call.Object. Empty means all events.
+	// Object limits the fault to events about one container or sandbox. It is the ID of the
+	// container or sandbox, or a name as in [Call].Object: "namespace/pod" or
+	// "namespace/pod/container". Empty means all events.
 	Object string
 	// Times is the number of events to which the fault is applied. Zero means all events
 	// until [Node.ClearFaults].
@@ -28,7 +29,8 @@ type EventFault struct {
 	Cut bool
 	// Bare delivers the event with its type, time and id only, without statuses.
 	Bare bool
-	// Delay is the time by which the node delays the event. Later events are not delayed.
+	// Delay is the time by which the node delays the event. Later events do not wait for it, and
+	// may overtake it.
 	Delay time.Duration
 }
 

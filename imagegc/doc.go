@@ -29,13 +29,13 @@
 //
 // # What it guarantees
 //
-//  1. No image is deleted that a container uses as its root filesystem or as a volume,
-//     whichever client created the container, and whether the container names the image by
-//     id, digest or tag. No image is deleted that is pinned, leased, kept by the user,
-//     young or recently used, or that is a pause image, which sandboxes use. The Manager
-//     lists the containers again when the list is 5 s old, also between deletions. While a
-//     container that has not exited cannot be inspected, nothing is deleted, because the
-//     container may mount any image as a volume; the error names the container. After 10
+//  1. An image is not deleted while a container of any client uses it as its root
+//     filesystem or as a volume. The container may name the image by ID, digest or tag. An
+//     image is also not deleted if it is pinned, leased, kept by the user, younger than
+//     MinAge, used less than MinUnused ago, or a pause image. The Manager lists the
+//     containers again when the list is 5 s old, also between deletions. If the Manager
+//     cannot inspect a container that has not exited, it deletes nothing, because the
+//     container may mount any image as a volume. The error names the container. After 10
 //     min, or when the container has exited, the container protects only the image in its
 //     list entry.
 //  2. An image that exists when Acquire returns exists until the lease ends: Acquire waits

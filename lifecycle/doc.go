@@ -9,8 +9,8 @@
 // whether a pod may start. The handler [NodeHandler] compares the pod with the
 // node. It uses the pure functions [FitsAll], [FitsOS] and [FitsGroupsPolicy].
 // [PlanPreemption] selects the pods that are preempted for a critical pod.
-// [ActiveDeadline] evicts a pod that was active for longer than
-// spec.activeDeadlineSeconds.
+// [ActiveDeadline] reports whether a pod must be evicted because it was active
+// for longer than spec.activeDeadlineSeconds.
 //
 // Hooks: a [HookRunner] runs postStart and preStop hooks, which are commands,
 // HTTP requests or sleeps. It records the last part of each hook's output.
@@ -56,11 +56,12 @@
 //  6. The output of a hook is never part of an event. The HookRunner redacts
 //     the output and cuts it to a limit before it records or returns it.
 //  7. The delay after the n-th restart in a row is Initial doubled n-1 times,
-//     at most Max. Reading the delay changes nothing. A step of the system
-//     clock while a container runs or waits does not change how long it waits.
-//     If the clock steps after the end of a container, but before the caller
-//     passes the time of this end for the first time, the wait can become zero
-//     or can begin at the time of the call.
+//     at most Max. [Backoff.Until] and [Backoff.Delay] do not change the delay.
+//     A step of the system clock while a container runs or waits does not
+//     change how long it waits. The Backoff converts the end of a container to
+//     its own clock in the first call with this time. If the system clock steps
+//     between the end and this call, the wait can become zero, or can begin at
+//     the time of the call.
 //  8. The number of keys that a Backoff stores is limited by the number of keys
 //     that were used within two idle periods. An idle period is twice Max.
 //

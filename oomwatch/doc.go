@@ -35,11 +35,11 @@
 //     kernel writes at most ten dumps (the log lines about the memory and the chosen
 //     process) in five seconds, and parts of a dump may be overwritten. If the dump of a
 //     kill is missing or incomplete, the process is known but its cgroup is not. The kill
-//     then gets the cgroup of a counter that rose at that time and that no other kill
-//     explains. If there are several such counters, the kill may get the cgroup of another
-//     kill. A kill without a dump right after a group kill (memory.oom.group) counts as
-//     part of the group if the same kind of memory was exhausted, because the log does not
-//     distinguish the two cases.
+//     then gets the cgroup of a counter that rose at that time, unless another kill
+//     explains the rise. If there are several such counters, the kill may get the cgroup of
+//     another kill. After a group kill (memory.oom.group), the log does not distinguish
+//     another victim of the group from another kill without a dump. The Watcher assigns
+//     such a kill to the group if the same kind of memory was exhausted.
 //  2. A kill whose log lines are complete is reported shortly after [KmsgConfig.Hold],
 //     because more kills of its group may follow until then. It is reported at once when
 //     the log has the first line of the next kill. A kill that only a counter reports, or

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ type real struct {
 
 	mu    sync.Mutex
 	kills []oomwatch.Kill
-	lost  uint64
+	lost  atomic.Uint64
 }
 
 const (
@@ -99,7 +100,9 @@ func (r *real) run(cgroup, script string) *exec.Cmd {
 	r.Helper()
 	cmd := exec.Command("sh", "-c", "echo 0 >"+filepath.Join(r.mount, cgroup, "cgroup.procs")+" && "+script)
 	require.NoError(r, cmd.Start())
+	r.mu.Lock()
 	r.pids = append(r.pids, cmd.Process.Pid)
+	r.mu.Unlock()
 	r.Cleanup(func() {
 		_ = cmd.Process.Kill() // an error means that it was already killed
 		_ = cmd.Wait()
@@ -119,7 +122,7 @@ func (r *real) watch(resume oomwatch.Position, change ...func(*oomwatch.Config))
 	require.NoError(r, err)
 	config := oomwatch.Config{
 		Sources: []oomwatch.Source{kmsg, counters}, Resume: resume, Handler: r.handle,
-		Observer: oomwatch.Observer{LostRecords: func(n uint64) { r.lost += n }},
+		Observer: oomwatch.Observer{LostRecords: func(n uint64) { r.lost.Add(n) }},
 	}
 	for _, c := range change {
 		c(&config)
@@ -222,7 +225,7 @@ func TestE2E_ContainerLimit(t *testing.T) {
 	require.Equal(t, cmd.Process.Pid, kill.PID)
 	require.Equal(t, "tail", kill.Process)
 	require.Greater(t, kill.AnonRSSBytes, int64(8<<20))
-	require.WithinRange(t, kill.Time, began.Add(-50*time.Millisecond), time.Now())
+	require.WithinRange(t, kill.Time, began.Add(-time.Second), time.Now().Add(time.Second))
 }
 
 func TestE2E_ChildDiesAndParentSurvives(t *testing.T) {
@@ -300,7 +303,7 @@ func TestE2E_ThirtyKillsInFiveSecondsWithAStoppedReader(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, r.pids, pids)
-	t.Logf("%d of 30 kills with the kernel's dump, %d records lost", named, r.lost)
+	t.Logf("%d of 30 kills with the kernel's dump, %d records lost", named, r.lost.Load())
 }
 
 func TestE2E_RestartReportsOnlyNewKills(t *testing.T) {

@@ -52,10 +52,11 @@ type Config struct {
 	// are empty if it belongs to no pod and no container. It must not block or call the
 	// Watcher. Default [ParseCgroup].
 	Attribute func(cgroup string) (types.UID, string)
-	// Window is how long the Watcher holds a kill that only a counter has reported, and a
-	// kill without a cgroup in the log, because the other source may still report it.
-	// Default 3 s, somewhat more than the period of [Counters]. A kill with a cgroup in
-	// the log is reported at once.
+	// Window is how long the Watcher holds a kill that only a counter has reported,
+	// because the log may still report the kill. It is also how long the Watcher holds a
+	// kill without a cgroup in the log, because a counter may still report the cgroup. The
+	// Watcher does not hold a kill with a cgroup in the log; [Kmsg] holds it for
+	// [KmsgConfig.Hold]. Default 3 s, somewhat more than the period of [Counters].
 	Window time.Duration
 	// QueueSize is how many kills can wait for a slow handler. Default 1,024. Further
 	// kills are dropped, and counted in [Lost] of the next kill.
@@ -175,8 +176,9 @@ func New(cfg Config) (*Watcher, error) {
 }
 
 // Run runs the sources until ctx is done, and returns nil. While another Run is active, it
-// returns [ErrRunning]. Kills that were observed but not handled are reported again by a
-// Watcher whose Config.Resume is this Watcher's [Watcher.Position].
+// returns [ErrRunning]. When Run returns, some kills may have been observed but not handled.
+// To get those that are in the kernel's log, pass [Watcher.Position] to the next Watcher as
+// Config.Resume.
 func (w *Watcher) Run(ctx context.Context) error {
 	if !w.running.CompareAndSwap(false, true) {
 		return ErrRunning

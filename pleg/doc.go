@@ -52,18 +52,18 @@
 //     delivers the events that a cancelled pass did not deliver.
 //  2. The generator updates the status of a pod in the cache before it delivers the pod's
 //     events. It delivers the death of a container before the removal.
-//  3. A reader that requests the status of a pod at time t or later never gets an older
+//  3. A reader that requests a status at least as new as t never gets an older status
+//     without an error. If the inspection failed, the reader gets the error and the last
+//     known status, marked as stale. The reader does not wait for the next attempt, because
+//     the runtime may fail for an unknown time, and a pod worker can decide without a new
 //     status. If the runtime listed the pod, the cache never reports the pod as absent: a
-//     changed pod is excluded from the global time of the cache until it is inspected. If
-//     the inspection failed, the reader gets the last known status, marked as stale, and
-//     the error. The reader does not wait for the next attempt, because the runtime may
-//     fail for an unknown time, and a pod worker can decide without a new status.
+//     changed pod is excluded from the global time of the cache until it is inspected.
 //  4. A pod whose inspection fails or hangs does not delay other pods. The generator
 //     retries the inspection after 1 s, 2 s, and so on up to 1 min, and delivers the pod's
-//     events in the meantime. Retries use at most half of MaxInspections. Only inspections
-//     that hang for the first time can use all of MaxInspections. Each time this happens,
-//     they delay the inspections of other pods by at most one InspectTimeout. The cache
-//     stays current for unchanged and absent pods even then.
+//     events in the meantime. Retries use at most half of MaxInspections. There is one
+//     exception: if MaxInspections inspections hang that are not retries, the inspections
+//     of other pods wait for at most one InspectTimeout. Even then the cache stays current
+//     for unchanged and absent pods.
 //  5. A failed list changes only the result of [Generator.Healthy]. A list that hangs fails
 //     after ListTimeout. If the list of all pods fails because it is too large, Run still
 //     relists pods one by one: see [ErrTooLarge].
@@ -85,13 +85,14 @@
 // one by one. Two more goroutines read the event stream. All of these goroutines end before
 // Run returns if the runtime's calls return when their context is done. Each watcher has
 // one goroutine until its context is done. Relist and RelistPod wait for the inspections
-// that they started and deliver events on the caller's goroutine. If a caller calls them
-// while Run is in progress, Run may deliver events that their relists found, and they may
-// deliver events that Run found. Events are never delivered at the same time. One lock
-// serialises the passes; a pass holds it while the handler runs. Before they list, Relist
-// and RelistPod wait for the lock until their context is done. After that they wait for the
-// lock until the pass in progress has ended, even if their context is done. Healthy, Stats,
-// Watch, RequestRelist and RequestReinspect do not need the lock.
+// that they started and deliver events on the caller's goroutine. While Run is in progress,
+// Run may deliver events that Relist or RelistPod found, and these may deliver events that
+// Run found. Events are never delivered at the same time.
+//
+// One lock serialises the passes; a pass holds the lock while the handler runs. To start a
+// pass, Relist and RelistPod wait for the lock until their context is done. To process the
+// results of their inspections, they wait for the lock even if their context is done.
+// Healthy, Stats, Watch, RequestRelist and RequestReinspect do not need the lock.
 //
 // ListTimeout and InspectTimeout are measured in real time, even if the clock is fake.
 //
@@ -101,9 +102,10 @@
 // relists of some pods. relist and relistPod (relist.go) list the sandboxes and containers
 // (listing.go), compare them with the previous listing, and call processPod for each
 // changed pod. processPod inspects the pod (inspect.go), deletes its record, or only
-// delivers its events. An inspection of a changed pod requests only the statuses of objects
-// that are new or have changed state; an exited container, for example, does not change.
-// The code for the event stream (stream.go) only records hints for plan.
+// delivers its events. An inspection of a changed pod requests only the statuses that may
+// be outdated: those of objects that are new, have changed state, or are in the state
+// created or unknown, and those of ready sandboxes without an address. The code for the
+// event stream (stream.go) only records hints for plan.
 //
 // A record (record.go) contains the newest listing of a pod, the result of the pod's last
 // successful inspection, and the listing up to which all events were delivered. The events

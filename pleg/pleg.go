@@ -102,9 +102,9 @@ func New(cfg Config) (*Generator, error) {
 	}, nil
 }
 
-// Run relists all pods at once and then every Period, or every MaxPeriod while it relies on
-// the event stream. Between global relists it serves requests and hints. It does not wait
-// for inspections between relists, so a pod whose inspection hangs does not delay other
+// Run does a global relist immediately and then every Period, or every MaxPeriod while it
+// relies on the event stream. Between global relists it serves requests and hints. It does
+// not wait for inspections, so a pod whose inspection hangs does not delay other
 // pods. When ctx is done, Run waits for the inspections that it started and returns nil. It
 // returns [ErrRunning] if another Run is in progress.
 func (g *Generator) Run(ctx context.Context) error {

@@ -21,7 +21,7 @@ type Status struct {
 	UID             types.UID
 	Name, Namespace string
 	// IPs are the pod's addresses, the primary address first. They stay set after the sandbox has
-	// stopped, until the pod is deleted from the cache.
+	// stopped, until another sandbox is ready or the pod is deleted from the cache.
 	IPs []string
 	// Sandboxes are the pod's sandboxes, newest first (see [SortSandboxes]).
 	Sandboxes []*runtimeapi.PodSandboxStatus

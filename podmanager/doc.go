@@ -55,8 +55,8 @@
 //  4. Each read is a consistent snapshot: this includes [Manager.GetPodsAndMirrorPods] and
 //     the two maps of [Manager.GetUIDTranslations].
 //  5. Lookups and [Manager.GetPods] allocate nothing.
-//  6. Each subscriber is notified after the last change. A slow subscriber delays no other
-//     caller.
+//  6. Several changes may cause one notification of a subscriber, but a notification always
+//     follows the last change. A slow subscriber delays no other caller.
 //  7. The MirrorClient deletes a mirror by UID, so it never deletes a newer pod with the
 //     same name, or a pod that is not a mirror. Every mirror that it creates has the node
 //     as its owner.
@@ -69,8 +69,8 @@
 //     once when it appears and once when it is resolved.
 //  10. Each delivered pod has the name of its source as an annotation. A Merge does not
 //     modify the pods of a source. It copies a pod once if the annotation is missing or
-//     different. So if a source passes the same object again, the Merge delivers the same
-//     object again.
+//     different. If the source passes the same object again, the Merge delivers the same
+//     copy again.
 //
 // # Goroutines and locking
 //

@@ -60,12 +60,15 @@ type Op struct {
 // Diff returns the operations that lead from one set of pods to another, at most one for
 // each UID. The removals come first, in the order of before, so that a pod is removed
 // before another pod with its name is added. The other operations follow in the order of
-// now. Diff compares pods by pointer first, then by desired state, which is the name, the
-// labels, the annotations, the spec and the deletion, and then by status. It does not rely
-// on the hash annotation. Neither set is modified.
+// now. Neither set is modified.
 //
-// A caller may skip any number of sets, if before is the set of its last call: the
-// operations lead from before to now.
+// Two equal pointers mean that the pod has not changed. Otherwise Diff compares the desired
+// state, and then the status. The desired state is the name, the labels, the spec, the
+// deletion, and the annotations except kubernetes.io/config.seen and
+// kubernetes.io/config.mirror. Diff does not rely on the hash annotation.
+//
+// A caller need not process every set: if before is the last set that it processed, the
+// operations lead from that set to now.
 func Diff(before, now []*corev1.Pod) (ops []Op) {
 	old := make(map[types.UID]*corev1.Pod, len(before))
 	for _, pod := range before {

@@ -80,13 +80,14 @@ type Options struct {
 	// Period, Timeout and InitialDelay replace the values of the spec, which are whole
 	// seconds. A negative InitialDelay means no delay.
 	Period, Timeout, InitialDelay time.Duration
-	// StartPeriod replaces a longer period of a startup or readiness probe after a run
-	// without success, while the result is not [Success]. The Manager then notices soon
-	// that a container has started.
+	// StartPeriod is the time from a run of a startup or readiness probe to the next run,
+	// if the run did not succeed and the result is not [Success]. It has no effect if it
+	// is longer than the period. It helps the Manager to detect sooner that a container
+	// has started.
 	StartPeriod time.Duration
-	// EdgePeriod replaces a longer period while the last outcomes differ from the result
-	// but have not reached the threshold. The result then changes sooner, because the
-	// outcomes reach the threshold in less time.
+	// EdgePeriod is the time between two runs while the last outcomes differ from the
+	// result and have not reached the threshold. It has no effect if it is longer than the
+	// period. With EdgePeriod, the result changes sooner.
 	EdgePeriod time.Duration
 	// FreshConnection makes each run of a gRPC probe use a new connection, as in the
 	// kubelet. The probe then tests whether a new client can connect. HTTP and TCP probes
@@ -140,7 +141,8 @@ const (
 	// records an event for any other failure, error or warning only if the last event had
 	// another outcome, or if EventPeriod has passed since the last event.
 	EventsOnChange EventPolicy = iota
-	// EventsAlways records an event for every failure, like the kubelet.
+	// EventsAlways records an event for every failure, error and warning, like the
+	// kubelet.
 	EventsAlways
 )
 

@@ -4,12 +4,12 @@
 // # What it does
 //
 // A [Manager] has one schedule of all probes, ordered by the time at which they are due.
-// [Manager.Run] starts a goroutine for each due probe; at most MaxParallel probes and
-// MaxExec commands run concurrently, so each run needs a free slot. [Manager.Probe] does a
-// single run, for a caller with its own schedule. The [Result] of a probe is the evaluation
-// of its outcomes with its thresholds. [Manager.Result] returns the result,
-// [Manager.Results] sends its changes, and [Manager.UpdatePodStatus] sets it in a pod
-// status. [Manager.History] returns the last runs.
+// [Manager.Run] starts a goroutine for each due probe. At most MaxExec exec probes and
+// MaxParallel other probes run concurrently; other runs wait for a free slot.
+// [Manager.Probe] does a single run, for a caller with its own schedule. The outcomes of a
+// probe and its thresholds determine its [Result]. [Manager.Result] returns the result, and
+// [Manager.Results] returns a channel of changed results. [Manager.UpdatePodStatus] sets
+// Started and Ready in a pod status. [Manager.History] returns the last runs.
 //
 // # What you supply
 //
@@ -26,10 +26,10 @@
 // # What it guarantees
 //
 //  1. Outcomes are counted per container ID. A new container starts with new counts.
-//  2. If a container stops responding, the result becomes [Failure] after failureThreshold
-//     periods and one timeout at the latest, if timeout ≤ period and a slot is free. If the
-//     timeout is longer than the period, the next run starts as soon as the failed run has
-//     ended.
+//  2. If a container stops responding, the result becomes [Failure] within failureThreshold
+//     periods plus one timeout. This holds if the timeout is at most as long as the period
+//     and a slot is free. If the timeout is longer than the period, the next run starts as
+//     soon as the failed run has ended.
 //  3. The first run on a new container is due exactly when the initial delay is over, if
 //     the caller has called Refresh after the start of the container.
 //  4. A probe has at most one run in progress. When a probe is removed, its run is

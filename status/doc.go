@@ -36,9 +36,9 @@
 //	api.RecordObject(pod.UID, pod)
 //	publisher.Trigger(pod.UID)
 //
-// This avoids GET requests, and changes by other writers are corrected at once, or after ten
-// seconds if the last correction was only a moment ago. Otherwise
-// such changes are corrected at the pod's next change of status, or once per
+// These calls avoid GET requests. They also make the Publisher correct a change by another
+// writer at once, but not within ten seconds of the last correction. Without these calls, the
+// Publisher corrects such a change at the pod's next change of status, or once per
 // [PublisherConfig].Reconcile.
 //
 // # What it guarantees
@@ -48,10 +48,10 @@
 //  2. A terminated container that must not run again stays terminated in the status.
 //  3. A condition's transition time changes only with its status. A start time never
 //     changes. The observed generation never decreases.
-//  4. The status of a container that has disappeared from the runtime shows that the
-//     container ran. Restart counts never decrease.
+//  4. If a container was reported as running and no longer exists in the runtime, its status
+//     shows a termination. Restart counts never decrease.
 //  5. Each change increments the version of its pod's status. A status that is [Equal] to
-//     the last status is not a change.
+//     the last status is not a change, unless the pod was deleted or terminated since then.
 //  6. A restarted agent keeps reporting the last status until it has newer facts: see
 //     [Input.Runtime] and [ProbeUnknown].
 //  7. Inputs are never modified. Nil and incomplete CRI messages are tolerated.

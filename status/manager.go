@@ -76,8 +76,9 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 //
 // If [CheckTransition] returns an error, the status is rejected. SetPodStatus then returns
 // the previous status; if no status was set in this process, it returns status with the
-// pod's generation. A status that is [Equal] to the previous status is not a change.
-// Neither pod nor status is modified; pod is retained.
+// pod's generation. A status that is [Equal] to the last status that was set in this
+// process is not a change, unless the pod was deleted since then. Neither pod nor status is
+// modified; pod is retained.
 func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -104,11 +105,11 @@ func (m *Manager) Update(uid types.UID, fn func(*corev1.PodStatus)) (changed boo
 }
 
 // TerminatePod records that the pod has ended and that no container of the pod runs any
-// more. Containers whose termination was not observed become terminated with exit code 137,
-// except init containers that were never started, and regular containers if the init
-// containers have not completed. If the phase is not terminal, it becomes Failed, except
-// for a static pod. TerminatePod returns the new status. It retains pod and does not modify
-// it.
+// more. Init and regular containers whose termination was not observed become terminated
+// with exit code 137. Regular containers do not change if the init containers have not
+// completed. Init containers that were never started do not change either, except the first
+// one. If the phase is not terminal, it becomes Failed, except for a static pod.
+// TerminatePod returns the new status. It retains pod and does not modify it.
 func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	m.step.Lock()
 	defer m.step.Unlock()

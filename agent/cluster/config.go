@@ -66,9 +66,9 @@ type Config struct {
 
 	// State stores the pods of the node, the services of their namespaces and the runtime classes.
 	// If the agent starts while the API server can't be reached, it manages the stored pods until
-	// it gets a list of pods. The value has the specs of all pods, so only the agent may read it.
-	// Default: the agent manages no pods of the API server until it gets a list; the containers of
-	// earlier pods run on.
+	// it gets a list of pods. The stored specs may contain confidential data, so only the agent may
+	// read them. If nil, the agent manages no pods of the API server until it gets a list of pods.
+	// The containers of these pods keep running meanwhile.
 	State state.Store
 
 	// Random returns a random number in [0,1). It spreads requests over time. It must be safe for

@@ -1,8 +1,8 @@
 // Package cluster makes an agent a node of a Kubernetes cluster. It connects an [agent.Agent] with
 // the API server, as a kubelet is connected.
 //
-// The package is a module of its own, because it needs client-go, which no other package of
-// Kubeparts links.
+// The package is in a module of its own, because it imports client-go. The main module of Kubeparts
+// does not need client-go.
 //
 // # What it does
 //
@@ -23,10 +23,10 @@
 // when it has changed and every five minutes, renews the node's lease every ten seconds, and
 // creates and deletes the mirror pods of static pods.
 //
-// Package certificates requests and rotates the certificates of the node, and package access lets
-// the API server decide about the users of the kubelet API. The program cmd/cluster-agent uses all
-// three packages. The program cmd/hollow-nodes runs many nodes in one process, on runtimes in
-// memory. The API server adds the overhead and the scheduling constraints of a RuntimeClass to pods,
+// Package certificates requests and rotates the certificates of the node. Package access delegates
+// authentication and authorization for the kubelet API to the API server. The program
+// cmd/cluster-agent uses all three packages. The program cmd/hollow-nodes runs many nodes in one
+// process, on runtimes in memory. The API server adds the overhead and the scheduling constraints of a RuntimeClass to pods,
 // so this package does not handle them.
 //
 // # What you supply
@@ -39,25 +39,26 @@
 //	a, err := agent.New(config)
 //	err = c.Run(ctx, a)
 //
-// Fields of the node's status that the agent does not know, such as the port of the kubelet's API,
-// are set by the field NodeStatus of the agent's config.
+// Your function NodeStatus in the agent's config sets the fields of the node's status that the agent
+// does not know, such as the port of the kubelet's API.
 //
 // # What it guarantees
 //
 //  1. The agent stops no pod because of an error of the API server, an incomplete list, or a watch
-//     that ends. But a complete list without pods stops all pods of the API server.
+//     that ends. But if a complete list of the API server has no pods, the agent stops
+//     all pods that came from the API server.
 //  2. The newest version of each pod reaches the agent. Intermediate versions may be skipped.
 //  3. A status is written only to the pod for which it was computed, never to a new pod of the same
 //     name. The same is true for the status of the node.
-//  4. Conditions, labels, annotations, taints and extended resources that other clients write are
-//     kept.
-//  5. An object is requested only if a pod of the node uses it. It is in memory until the last pod
-//     that used it has been removed from the node.
+//  4. The agent keeps conditions, labels, annotations, taints and extended resources that other
+//     clients write to the Node object.
+//  5. The agent requests a ConfigMap or Secret only if a pod of the node uses it, and keeps it in
+//     memory until the last such pod has been removed from the node.
 //  6. While the API server can't be reached, pods run on with the objects and tokens that are
-//     known. An agent that starts meanwhile manages the pods in [Config].State. It restarts their
-//     containers, but not containers with environment variables from a ConfigMap or Secret, because
-//     these are not stored.
-//  7. A mirror pod is deleted only when all sources of the agent have defined their pods.
+//     known. An agent that starts meanwhile manages the pods that it has stored in [Config].State.
+//     When a container exits, the agent restarts it, unless its environment has values from a
+//     ConfigMap or Secret: ConfigMaps and Secrets are not stored.
+//  7. The agent deletes no mirror pod until every source has defined its pods for the first time.
 //  8. A request about the node, its lease or a pod's status has a timeout, and delays no other pod
 //     if it hangs.
 //
@@ -90,15 +91,16 @@
 //     describe shows them. The events of kubelet 1.36 have no UID, and kubectl describe does not
 //     show them.
 //   - A patch of the node's status has the UID of the node as a precondition; the kubelet's has none.
-//   - The extended resources of a node whose machine was replaced are not set to 0. A program whose
-//     devices are gone reports them with a capacity of 0.
-//   - The kubelet stores no pods of the API server. If it starts while the API server can't be
-//     reached, the pods run on without probes and restarts.
+//   - When a kubelet registers a node that already exists, on a machine without a checkpoint of device
+//     plugins, it sets the node's extended resources to 0; this package leaves them unchanged. If
+//     devices are gone, your function NodeStatus must report them with a capacity of 0.
+//   - The kubelet does not store the pods of the API server on disk. If it starts while the API server
+//     can't be reached, the pods run on without probes and restarts.
 //   - The annotation volumes.kubernetes.io/controller-managed-attach-detach is not set, because no
 //     volume is attached by a controller.
 //   - Mirror pods are compared with static pods after each change; the kubelet compares them when it
-//     syncs the static pod. So here the deleted mirror pod of a static pod that has ended is created
-//     again.
+//     syncs the static pod. So if a client deletes the mirror pod of a static pod that has ended, this
+//     package creates it again, and the kubelet does not.
 //
 // # Testing your code with it
 //

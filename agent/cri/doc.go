@@ -4,10 +4,10 @@
 //
 // # What it does
 //
-// A [Client] has the methods of cri.RuntimeService and cri.ImageManagerService of
-// k8s.io/cri-api that the managers of this module and the kubelet's HTTP API call, with the same
-// signatures. A Client therefore implements every Runtime and ImageService interface of this module
-// without an adapter.
+// A [Client] has the methods of cri.RuntimeService and cri.ImageManagerService (package
+// k8s.io/cri-api/pkg/apis) that this module calls: in its managers and in package kubeletapi.
+// The signatures are the same. A Client therefore implements every Runtime and ImageService
+// interface of this module without an adapter.
 //
 // [Client.Lister] returns a lister for pleg.Config.Lister. The lister lists sandboxes and
 // containers over the same connection, and does not decode unchanged data.
@@ -60,8 +60,8 @@
 //     so a timeout below one second becomes 0, which means no timeout.
 //   - StopContainer accepts a grace period above 68 years. In the kubelet's client, such a call
 //     fails immediately.
-//   - There are no methods for calls that this module does not need, such as checkpoints and
-//     metrics.
+//   - There are no methods for calls that this module does not need, such as
+//     ListPodSandboxMetrics.
 //
 // # Testing your code with it
 //

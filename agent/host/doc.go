@@ -48,8 +48,9 @@
 // All functions and methods are safe for concurrent use, and no lock is held during a call of
 // the runtime.
 //
-// While Run is not running, the runtime's figures are not refreshed, and each call of [Stats].Pods
-// waits 2 s before it returns the old figures.
+// Until [Host].Run is called, the runtime's figures are not refreshed, and each call of
+// [Stats].Pods waits 2 s before it returns the old figures. After Run has returned,
+// [Stats].Pods returns an error.
 //
 // # Differences from the kubelet
 //

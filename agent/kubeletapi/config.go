@@ -124,9 +124,10 @@ type Config struct {
 	// Access decides which clients are allowed. See also [Server.Listen].
 	Access Access
 	// MaxConnections is the maximum number of open connections. Default 500. MaxStreams is the
-	// maximum number of connections with a stream. Default 100, or half of MaxConnections if
-	// that is less. MaxStreams must be less than MaxConnections, because the server does not
-	// close a stream to make room for a new connection.
+	// maximum number of connections with a long response: a stream, /run, a log, events with
+	// ?watch, a profile, a checkpoint or a pull. Default 100, or half of MaxConnections if that is
+	// less. MaxStreams must be less than MaxConnections, because the server does not close these
+	// connections to make room for a new connection.
 	MaxConnections, MaxStreams int
 	// Clock is the time source. Default: the system clock. Deadlines of connections use real
 	// time.

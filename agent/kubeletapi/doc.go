@@ -57,36 +57,39 @@
 // text/plain or sends ?output=text. In all paths the name of a static pod may omit the suffix
 // with the node's name.
 //
-// Use /healthz for a liveness probe. If the agent has an error, /healthz fails only if the error
-// requires a restart of the agent, or if the node has not been ready for at least 30 seconds.
-// /readyz fails on every error. /livez checks nothing and always passes: a probe of /livez fails
-// only if the process does not respond.
+// Use /healthz for a liveness probe. It fails if a [Check] of the program fails, or if the agent
+// has an error that requires a restart of the agent. Once the node has been not ready for 30
+// seconds, it fails on every error of the agent. /readyz fails on every error. /livez checks
+// nothing and always passes: a probe of /livez fails only if the process does not respond.
 //
 // # What you supply
 //
-// You supply the agent, which provides health, pods, statistics, /agent/status, /agent/explain
-// and /agent/plan. Each of the other endpoints exists if its [Config] field is set: Events
-// (package eventlog), PodLogs, Configz, Metrics (package metrics), Page, Pprof. Without the field
-// Streams, the paths of streams respond that they are disabled, as in the kubelet. Without the
-// field Operations, /agent/restart and /agent/pull also respond that they are disabled. A program
-// may add its own [Check] values and the [Problem] values of its manifests.
+// You supply the agent, which provides health, pods, statistics, /agent/status, /agent/explain and
+// /agent/plan. Some endpoints exist only if a field of [Config] is set: Events (package eventlog),
+// PodLogs, Configz, Flags, Checkpoints, Page, and the fields for metrics (package metrics). If one
+// of the fields Streams, Operations, Pprof, SystemLogs and LogLevel is not set, the paths of the
+// field respond that they are disabled. A program may add its own [Check] values and the [Problem]
+// values of its manifests.
 //
-// [Access] has the users of the server: the files of a token and of the CA certificates that sign
-// client certificates, or a [TokenReviewer], such as the API server's TokenReview. An [Authorizer]
-// decides which requests a user may make. The Authorizer gets the attributes that the kubelet sends
-// in a SubjectAccessReview: nodes/metrics for /metrics, and nodes/proxy for most other paths.
+// [Access] defines how the server authenticates a client: by the token in a file, by a client
+// certificate, or with a [TokenReviewer], which may send a TokenReview to the API server. An
+// [Authorizer] decides which requests a user may make. The Authorizer gets the attributes that the
+// kubelet sends in a SubjectAccessReview, for example nodes/metrics for /metrics, nodes/log for
+// /logs, and nodes/proxy for /exec.
 //
 // # What it guarantees
 //
-//  1. The main listener only listens on loopback addresses, unless Access has both a certificate
-//     and users: [Server.Listen] and Run refuse other addresses.
-//  2. If Access has users, a request without valid credentials only gets /livez and the page. With
-//     Anonymous, a request without any credentials also gets the paths of RunReadOnly or, with an
-//     Authorizer, the paths that the Authorizer allows. If Access has no users, the server refuses
-//     a request whose Host header is not a name of this machine. Without this check, a web page in
-//     a browser on this machine could read responses of the server by DNS rebinding: the browser
-//     sends the host name of the page as the Host header. The listeners of RunHealth and
-//     RunReadOnly need no users, and have the same check if their address is a loopback address.
+//  1. [Server.Listen] and [Server.Run] refuse a TCP address that is not a loopback address, unless
+//     Access has both a certificate and a way to authenticate clients.
+//  2. If Access authenticates clients, a request without valid credentials only gets /livez and
+//     the page. With Anonymous, a request without any credentials also gets the paths of
+//     RunReadOnly or, with an Authorizer, the paths that the Authorizer allows. If Access does not
+//     authenticate clients, the server accepts a request only if its Host header is localhost, a
+//     name below .localhost, or a loopback address. Only /livez accepts every Host header. This
+//     check prevents DNS rebinding: without it, a web page in a browser on this machine could read
+//     responses of the server, and the browser would send the host name of the page as the Host
+//     header. The listeners of RunHealth and RunReadOnly do not authenticate clients. They have
+//     the same check if their address is a loopback address.
 //  3. The server reads certificates and the token again when their files change. A changed file of
 //     client CAs also applies to open connections, except to open streams. While the token file is
 //     unusable, the server refuses the token that was in it. While another file is unusable, the
@@ -96,10 +99,13 @@
 //     request end after 10 s. A stream may last forever if the client receives each piece within
 //     10 s. The server closes the connection of a slower client. The server refuses headers of more
 //     than 16 KiB with 431 and bodies of more than 64 KiB with 413.
-//  5. At most MaxConnections connections are open. The server always accepts a new connection:
-//     at the limit, it closes the connection whose client was idle for the longest time, even
-//     during a response, but never a stream. So /livez responds even at the limit. At most
-//     MaxStreams connections are streams or profiles.
+//  5. At most MaxConnections connections are open. At the limit, the server still accepts a new
+//     connection, and closes the connection whose state has not changed for the longest time, even
+//     during a response. The state changes when a connection is opened, when a request begins, and
+//     when a response is complete. So /livez responds even at the limit. The server never closes a
+//     connection for this reason during a long response: a stream, /run, a log, events with
+//     ?watch, a profile, a checkpoint or a pull. At most MaxStreams connections have a long
+//     response.
 //  6. /agent/status waits up to 2 s for measurements, and omits the measurements that are not
 //     complete by then.
 //  7. Text from containers, manifests and the runtime can't start a new line in a text

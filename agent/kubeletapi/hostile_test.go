@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -64,6 +67,7 @@ func TestResponses_HostileTextCannotStartALine(t *testing.T) {
 		"/agent/explain/ns/p?output=%0a%1b": {"output="},
 	} {
 		_, body := ask(t, cfg, path)
+		require.NotEmpty(t, body, path)
 		require.Equal(t, printable.Lines(body, ""), body, path)
 		for line := range strings.Lines(body) {
 			known := false
@@ -73,6 +77,31 @@ func TestResponses_HostileTextCannotStartALine(t *testing.T) {
 			require.True(t, known, "%s: %q", path, line)
 		}
 	}
+}
+
+// logged sends each line of a log.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// By default, net/http logs a panic like a disconnected client.
+func TestServer_LogsPanicsAsErrors(t *testing.T) {
+	t.Parallel()
+	lines := make(logged, 8)
+	url, _ := run(t, kubeletapi.Config{
+		Agent:  &fake{plan: func(context.Context) (agent.Plan, error) { panic("boom") }},
+		Logger: slog.New(slog.NewTextHandler(lines, nil)),
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/agent/plan/eviction", nil)
+	require.NoError(t, err)
+	_, err = http.DefaultClient.Do(r)
+	require.ErrorIs(t, err, io.EOF)
+	line := <-lines
+	require.Contains(t, line, `level=ERROR msg="panic while serving a request" panic="http: panic serving 127.0.0.1:`)
+	require.Contains(t, line, "boom")
 }
 
 func TestResponses_HostileTextIsEscapedInJSON(t *testing.T) {

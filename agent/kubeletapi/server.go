@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -116,8 +118,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, handler http.
 		DisableGeneralOptionsHandler: true,
 		// Streams end when ctx is done.
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		// net/http logs disconnected clients and failed handshakes.
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:    log.New(serverLog{s.cfg.Logger}, "", 0),
 	}
 	server.Protocols.SetHTTP1(true) // HTTP/2 allows many requests per connection, but only connections are limited
 	stopped := make(chan error, 1)
@@ -148,6 +149,21 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, handler http.
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
 	return shutdown
+}
+
+// serverLog logs the messages of net/http: panics of handlers as errors, and disconnected clients and
+// failed handshakes as debug messages.
+type serverLog struct{ *slog.Logger }
+
+// Write logs one message.
+func (l serverLog) Write(message []byte) (int, error) {
+	text := strings.TrimSpace(string(message))
+	if strings.HasPrefix(text, "http: panic serving") {
+		l.Error("panic while serving a request", "panic", text)
+	} else {
+		l.Debug(text)
+	}
+	return len(message), nil
 }
 
 // Handler returns the handler of all endpoints. The handler does not check users and hosts,

@@ -3,15 +3,17 @@
 //
 // # What it does
 //
-// [Load] reads a file, and [Parse] the content of a file. Both return [Settings], the fields
-// that the agent supports. Each field of a KubeletConfiguration is of one of three kinds:
+// [Load] reads and parses a file. [Parse] parses the content of a file. Both return a
+// [File], whose [Settings] have the fields that the agent supports. Each field of a
+// KubeletConfiguration is of one of three kinds:
 //
 //   - implemented: the field is a field of Settings, with the kubelet's name, format, range and
 //     default;
 //   - ignored: the field does not affect safety. The [File] has a note with the reason, which
 //     the program should show when the agent starts;
-//   - refused: users who set the field rely on a protection or a function that the agent does
-//     not have: default sysctls, or a second endpoint for images.
+//   - refused: Load and Parse return an error if the file sets the field, because the agent
+//     does not have the protection or the function on which the user relies: default
+//     sysctls, or a second endpoint for images.
 //
 // All other fields are mistakes. Load and Parse read the whole file, and return all mistakes in
 // one error, each with its line.
@@ -38,8 +40,9 @@
 //
 // # What it guarantees
 //
-//  1. No mistake is ignored: unknown fields, fields that are set twice, values of a wrong type
-//     and values out of range are all reported. A file with a mistake returns no settings.
+//  1. No mistake is ignored: unknown fields, fields that are set twice, values of a wrong
+//     type and values out of range are all reported. If a file has a mistake, Load and Parse
+//     return no settings.
 //  2. A field that is not set, or is null, has its default. A field that is 0 or empty also has
 //     its default, if the kubelet treats the value as not set.
 //  3. If Parse reads the output of [Settings.YAML], it returns the same settings.

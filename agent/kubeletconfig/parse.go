@@ -246,7 +246,7 @@ func (p *reader) derive() {
 	if s.Authorization.Mode == AlwaysAllow && p.lines["authorization"] == 0 && s.Authentication.X509.ClientCAFile != "" {
 		p.notes = append(p.notes, Problem{
 			p.lines["authentication"], "authentication",
-			"each client with a certificate of this CA may make all requests, including commands in containers: authorization.mode is AlwaysAllow unless it is set",
+			"each client with a certificate that this CA has signed has full access, including exec in containers: authorization.mode is AlwaysAllow unless it is set",
 		})
 	}
 	for _, note := range s.tlsNotes() {

@@ -64,9 +64,10 @@
 //     can choose is the exit code.
 //  4. A runtime that hangs delays only /metrics/resource, at most until the client cancels the
 //     request. /metrics/cadvisor costs nothing while no client requests it.
-//  5. Counters, histograms and gauges of several agents are added, with two exceptions:
-//     kubelet_pleg_last_seen_seconds has the oldest relist of all agents, and the metrics of a
-//     graceful shutdown have the times of the newest shutdown.
+//  5. If several agents use one Metrics, each value is the sum of the values of the agents, with
+//     two exceptions: kubelet_pleg_last_seen_seconds has the time of the agent whose last relist
+//     is the oldest, and the metrics of a graceful shutdown have the times of the newest
+//     shutdown.
 //
 // # Goroutines and locking
 //

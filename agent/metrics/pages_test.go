@@ -22,7 +22,7 @@ func TestPages_HaveTheirMetrics(t *testing.T) {
 	}{
 		{p.Main(), "go_goroutines", "kubernetes_healthcheck"},
 		{p.Health(), "kubernetes_healthcheck", "go_goroutines"},
-		{p.Probes(), "", "go_goroutines"},
+		{p.Probes(), "", "go_goroutines"}, // without probes, the page is empty
 	} {
 		w := httptest.NewRecorder()
 		c.page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

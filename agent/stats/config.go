@@ -50,8 +50,8 @@ type Config struct {
 	// LogPath is the directory with a folder for the logs of each pod, NAMESPACE_NAME_UID.
 	// Default /var/log/pods.
 	LogPath string
-	// ImagePath is a path on the filesystem of images, ContainerPath a path on the filesystem
-	// of writable layers. Both are only used if Images is nil. Default NodePath.
+	// ImagePath is a path on the filesystem of images, and ContainerPath is a path on the
+	// filesystem of writable layers. Both must be empty if Images is set. Default NodePath.
 	ImagePath, ContainerPath string
 
 	// Estimator selects how available memory is calculated. Default MemAvailable.

@@ -79,6 +79,7 @@ func (s slope) cross(t *testing.T, w way) crossing {
 	if w == wakeUps {
 		<-watching
 	}
+	require.Empty(t, kills, "the threshold is not met yet")
 	end := s.hog()
 	c := lookOut(t, s.below, kills)
 	end()

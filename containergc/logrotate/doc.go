@@ -26,10 +26,10 @@
 //
 // # What it guarantees
 //
-//  1. If the process ends at any time, no line is lost, and after the next rotation no
-//     line is duplicated, because that rotation completes, undoes or repeats the
-//     interrupted rotation. Lines are deleted only with whole files: when there are more
-//     than MaxFiles files, the oldest files are deleted.
+//  1. The process may end at any time, and no line is lost. The next rotation completes,
+//     undoes or repeats the interrupted rotation. After that, no line is duplicated. Lines
+//     are deleted only with whole files: a rotation deletes the oldest files if the log
+//     would have more than MaxFiles files.
 //  2. If the runtime fails to reopen the log, the log gets its old name back. This
 //     never replaces a file that the runtime has created meanwhile.
 //  3. There are never more than MaxFiles files of one log, not counting temporary
@@ -40,8 +40,9 @@
 //     modification time and the permissions of the originals.
 //  6. No file outside PodLogs is changed, and only regular files are read, whatever links
 //     a pod has created in PodLogs.
-//  7. If there is nothing to rotate, a pass makes one list call, and one lstat call for
-//     each container.
+//  7. If there is nothing to rotate, a pass makes one list call to the runtime and one
+//     lstat system call for each container. For each new container, it also makes one
+//     ContainerStatus call if the path of the log is unknown.
 //
 // # Goroutines and locking
 //

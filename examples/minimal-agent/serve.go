@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -114,7 +113,8 @@ func withoutSecrets(text string) string {
 	return u.Redacted()
 }
 
-// problems returns the errors in manifests, and the pods that more than one source defines.
+// problems returns the errors in manifests, and what the agent reports about its sources: pods that
+// are not valid or that more than one source defines.
 func (p *program) problems() (all []kubeletapi.Problem) {
 	for _, problem := range p.manifests.problems() {
 		err := problem.Err
@@ -129,8 +129,8 @@ func (p *program) problems() (all []kubeletapi.Problem) {
 	return all
 }
 
-// sourcesError returns why the agent has not been able to read the folder or the URL since it
-// started. It returns nil when the agent has read both.
+// sourcesError returns an error until the agent has read the folder and the URL of manifests once, if
+// they are set. It does not return later failures.
 func (p *program) sourcesError() error {
 	if p.health("sources").Err == nil {
 		return nil
@@ -165,20 +165,13 @@ func (p *program) problemNotes() (notes []string) {
 	return notes
 }
 
-// observers returns callbacks that print changes of pods and of the node, and log evictions and OOM
-// kills.
+// observers returns callbacks that print changes of pods and of the node.
 func (p *program) observers() agent.Observers {
 	return agent.Observers{
 		Statuses: status.Observer{StatusChanged: p.console.changed},
 		Pod:      p.podMoved,
 		Eviction: eviction.Observer{
 			ConditionsChanged: func(conditions []corev1.NodeConditionType) { p.console.pressure(p.opts.NodeName, conditions) },
-			Evicted: func(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
-				p.log.Info("pod eviction finished", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "signal", e.Signal, "decided", e.At, "took", took.Round(time.Millisecond), "err", err)
-			},
-		},
-		Killed: func(k agent.OOMKill) {
-			p.log.Warn("the kernel killed a process because memory ran out", "kill", k.String(), "container", k.Container)
 		},
 	}
 }
@@ -189,7 +182,7 @@ func (p *program) podMoved(m agent.Move) {
 	case m.Adopted && m.To == agent.Admitted:
 		p.adopted.Add(1)
 		p.console.line(m.Pod.Namespace, m.Pod.Name, "adopted: the pod ran before this agent started")
-	case m.Pod.Name == "": // the agent only removed files of an earlier agent's pod
+	case m.Pod.Name == "": // the agent knows only the UID: it has removed files of a pod that ended before this agent started
 	case m.From == agent.Ended: // the pod is removed, or will start again
 		p.console.removed(m.Pod)
 	}

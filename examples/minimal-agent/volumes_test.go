@@ -100,7 +100,7 @@ func TestStart_RemovesNoFilesBeforeTheFirstList(t *testing.T) {
 		return time.Since(begun) > 12*time.Second
 	})
 	_, stderr := second.printed()
-	require.NotContains(t, stderr, "could not remove a pod")
+	require.NotContains(t, stderr, "could not remove the data")
 	node.ClearFaults("ListContainers")
 	await(t, "a and its data are removed", func() bool {
 		_, err := os.Stat(filepath.Dir(hosts))

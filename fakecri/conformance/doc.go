@@ -12,7 +12,8 @@
 //	        seen: after 8.8s
 //
 // The suite is the contract between fakecri and real runtimes: both pass the same checks,
-// so tests with fakecri are valid for real runtimes. Where they differ, fakecri is wrong.
+// so tests with fakecri are valid for real runtimes. If fakecri behaves differently from a
+// real runtime, fakecri is wrong.
 //
 // # What you supply
 //
@@ -24,8 +25,8 @@
 //
 // If a runtime is known to fail a check, set Options.Skip for that check, with the reason.
 // The check is then reported as skipped, with that reason. A check is also skipped if the
-// runtime returns Unimplemented and the managers do not require the call: events,
-// statistics, resizes and reopening logs.
+// runtime returns Unimplemented for a call that the managers do not require. These are the
+// calls for events, statistics, resizes and the reopening of logs.
 //
 // In a clone of this module, make conformance-cri SOCKET=/run/crio/crio.sock runs the suite
 // on any runtime. Set IMAGE, PULL_IMAGE and MISSING_IMAGE to replace the images of Docker

@@ -64,13 +64,13 @@ type Config struct {
 	// root cgroup.
 	Parent string
 	// Allocatable returns the total resources for all pods. Ensure and
-	// UpdateQoS call Allocatable until they have set the limits of the cgroup
-	// of all pods once, and whenever they create this cgroup again. A resource
+	// UpdateQoS set them as the limits of the cgroup kubepods: once in each
+	// process, and again when they have created this cgroup again. A resource
 	// that is zero or missing is not limited. Nil: no resource is limited.
 	Allocatable func() corev1.ResourceList
-	// Limited is called after each attempt to set limits from Allocatable: with
-	// the path of the cgroup of all pods, and with the error if the attempt
-	// failed. It must be safe for concurrent use. Optional.
+	// Limited is called after each attempt to set the limits from Allocatable.
+	// The argument cgroup is the path of kubepods, and err is nil if the
+	// attempt succeeded. Limited must be safe for concurrent use. Optional.
 	Limited func(cgroup string, err error)
 	// PidsPerPod is the maximum number of processes and threads of a pod. Zero:
 	// no limit.
@@ -101,7 +101,7 @@ func (c Config) Validate() error {
 type Cgroupfs struct {
 	cfg   Config
 	rmdir func(string) error
-	// limited reports whether the limits of the cgroup of all pods were set.
+	// limited reports whether the limits of the cgroup kubepods were set.
 	limited atomic.Bool
 }
 
@@ -150,10 +150,10 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quota
 	return c.undo(err, made)
 }
 
-// undo removes the new cgroups in made if err is not nil, because the next
-// attempt would treat existing cgroups as limited. It removes neither cgroups
-// that already existed in another hierarchy nor cgroups that were created
-// meanwhile below the new cgroups.
+// undo removes the directories in made, which are new, if err is not nil.
+// Otherwise the next attempt would find the cgroups and would not set their
+// limits or shares. It does not remove directories that others have created
+// below the new ones.
 func (c *Cgroupfs) undo(err error, made []string) error {
 	if err == nil {
 		return nil
@@ -185,12 +185,12 @@ func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time
 	return nil
 }
 
-// Remove implements [Pods]. It checks the cgroups of all QoS classes, because
-// the pod's spec may no longer exist. It also removes cgroups that runtimes
-// left below the pod's cgroup. If processes are left in a cgroup, Remove kills
-// them and returns [ErrBusy], because processes take a moment to exit. The
-// caller must then call Remove again. Remove must not be called for a pod that
-// may run.
+// Remove implements [Pods]. It searches the cgroups of all QoS classes for the
+// pod's cgroup, because the caller may not know the pod's spec any more. It
+// also removes cgroups that runtimes left below the pod's cgroup. If processes
+// are left in a cgroup, Remove kills them and returns [ErrBusy], because
+// processes take a moment to exit. The caller must then call Remove again. Do
+// not call Remove while containers of the pod may still be running.
 func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 	tree, err := c.tree()
 	if err == nil {
@@ -249,7 +249,7 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 	return nil
 }
 
-// ensureKubepods creates the cgroup of all pods, and sets the limits of a new
+// ensureKubepods creates the cgroup kubepods, and sets the limits of a new
 // cgroup. It also sets the limits of an existing cgroup once per process,
 // because an earlier agent may have had other limits or may have been
 // interrupted. After that, ensureKubepods does not change the limits, so an
@@ -276,7 +276,7 @@ func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	if err := c.undo(err, made); err != nil {
 		return err
 	}
-	c.limited.Store(c.cfg.Allocatable == nil || memory > 0 || milli > 0) // if false, the resources are not known yet
+	c.limited.Store(c.cfg.Allocatable == nil || memory > 0 || milli > 0) // false while Allocatable returns no resources yet
 	return nil
 }
 
@@ -368,7 +368,8 @@ func (c *Cgroupfs) removeOne(path string) error {
 	return err
 }
 
-// check returns an error if the UID is not the name of a single directory.
+// check returns an error if the UID is empty or can't be part of the name of a
+// single directory, for example because it contains a slash.
 func check(uid types.UID) error {
 	if name := podPrefix + string(uid); uid == "" || filepath.Base(name) != name || !filepath.IsLocal(name) {
 		return fmt.Errorf("UID %q is not a valid name of a cgroup", uid)
@@ -380,10 +381,10 @@ func check(uid types.UID) error {
 type tree interface {
 	// roots returns the root directories of the hierarchies.
 	roots() []string
-	// make creates a cgroup and its missing parents in every hierarchy with a
-	// controller. It returns the directories that it has created for the cgroup
-	// itself, but not for its parents. It returns these directories also
-	// together with an error.
+	// make creates a cgroup and its missing parents: in cgroup v1 in every
+	// hierarchy that has a controller. The result made has the directories of
+	// the cgroup itself that make has created, without those of the parents. It
+	// is valid even if err is not nil.
 	make(name Name) (made []string, err error)
 	// limit sets all limits of a cgroup.
 	limit(name Name, l Limits) error

@@ -15,12 +15,13 @@
 //
 // # What you supply
 //
-// You supply the mount point of cgroups, the total resources for all pods, and
-// with each pod the period of its CPU quotas. Call [Cgroupfs.UpdateQoS]
-// whenever the running pods change. The runtime must use the cgroupfs driver
-// too. If the runtime uses the systemd driver, do not use a Cgroupfs: pass
-// [Name.Systemd] of [PodName] to the runtime as the cgroup parent. The runtime
-// and systemd then create the slices, without limits for the pod as a whole.
+// All fields of [Config] are optional. You pass the period of the CPU quotas to
+// each call of Ensure and Update. Call [Cgroupfs.UpdateQoS] whenever the
+// running pods or their requests change. A Cgroupfs requires a runtime that
+// uses the cgroupfs driver. If the runtime uses the systemd driver, do not use
+// a Cgroupfs: pass [Name.Systemd] of [PodName] to the runtime as the cgroup
+// parent. The runtime and systemd then create the slices, without limits for
+// the pod as a whole.
 //
 // # What it guarantees
 //
@@ -33,10 +34,10 @@
 //     and on cgroup v1 it fills empty lists of CPUs and memory nodes
 //     (cpuset.cpus, cpuset.mems).
 //  4. A UID in a manifest can't select a directory outside of the tree.
-//  5. Remove kills the processes that remain in a pod's cgroup, as the kubelet
-//     does. For example, containerd can lose track of a process if its client
-//     is killed while containerd starts the process. No other function kills
-//     processes.
+//  5. Remove kills the processes that are left in a pod's cgroup, as the
+//     kubelet does. A process can be left, for example, if the agent was killed
+//     while containerd started a container, because containerd can then lose
+//     track of the process. No other function kills processes.
 //
 // # Goroutines and locking
 //

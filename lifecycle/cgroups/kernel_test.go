@@ -77,13 +77,25 @@ func podCgroups(t *testing.T) {
 	require.NoError(t, c.Update(t.Context(), bigger, period))
 	requireFiles(t, root, parent, resized)
 
+	require.NotEmpty(t, podDirs(t, root, parent))
 	requireBusy(t, c, procs)
 	for _, uid := range []string{"0a-1b", "2c", "3d"} {
 		require.NoError(t, c.Remove(t.Context(), podWith(uid).UID))
 	}
-	left, err := filepath.Glob(filepath.Join(root, "*", parent, "kubepods", "*", "pod*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, podDirs(t, root, parent))
+}
+
+// podDirs returns the directories of all pods, in cgroup v1 of all hierarchies.
+func podDirs(t *testing.T, root, parent string) (dirs []string) {
+	t.Helper()
+	for _, hierarchy := range []string{"", "*"} {
+		for _, class := range []string{"", "*"} {
+			found, err := filepath.Glob(filepath.Join(root, hierarchy, parent, "kubepods", class, "pod*"))
+			require.NoError(t, err)
+			dirs = append(dirs, found...)
+		}
+	}
+	return dirs
 }
 
 func requireFiles(t *testing.T, root, parent string, want map[string]string) {

@@ -57,9 +57,9 @@ type Policy struct {
 	// kubelet's defaults are 5 and 10.
 	QPS   float64
 	Burst int
-	// Verify selects the present images that a pod may use only if it has
-	// credentials with which the image was pulled. Default
-	// [NeverVerifyPreloadedImages].
+	// Verify selects the images that must be verified: a pod may use such an
+	// image only if the pod has credentials with which the image was pulled.
+	// Default [NeverVerifyPreloadedImages].
 	Verify Verification
 	// VerifyAllowlist are the repositories for [NeverVerifyAllowlistedImages],
 	// with their registry, without tag and digest. An item that ends in /*

@@ -4,11 +4,12 @@
 //
 // # What it does
 //
-// [Manager.Ensure] decides by the pull policy whether to pull an image. To pull
-// it, Ensure finds the credentials in the pod's pull secrets and calls each
-// [CredentialProvider], and waits until the limits on pulls allow the pull.
-// Ensure returns the image with a lease that protects the image from garbage
-// collection. A [Keyring] makes no calls and can be used without a Manager.
+// [Manager.Ensure] decides by the pull policy whether to pull an image, and by
+// [Policy.Verify] whether the pod may use a present image. Before a pull,
+// Ensure reads the pod's pull secrets and calls each [CredentialProvider]. It
+// then waits until the limits on pulls allow the pull. Ensure returns the image
+// with a lease that protects the image from garbage collection. A [Keyring]
+// makes no calls and can be used without a Manager.
 //
 // # What you supply
 //
@@ -37,10 +38,12 @@
 //     credentials for the same location in the order of the pod's Secrets. The
 //     credentials of providers follow, in the order of the providers. If there
 //     are credentials for an image, it is never pulled without credentials.
-//  5. An image that was pulled only with another pod's credentials is pulled
-//     again, unless [Policy.Verify] excludes the image from verification
-//     (KEP-2535). If a crash interrupted the pull of an image, or if the result
-//     of the pull is unknown, the image does not count as preloaded.
+//  5. If an image was pulled only with credentials that a pod does not have,
+//     Ensure pulls the image again with the pod's own credentials, or fails if
+//     the pull policy is Never. [Policy.Verify] can exclude images from this
+//     verification (KEP-2535). If a crash interrupted the pull of an image, or
+//     if the result of the pull is unknown, the image does not count as
+//     preloaded.
 //  6. After a failed pull, a back-off delays the next pull. If several
 //     containers of a pod waited for the same failed pull, it counts as one
 //     failure.

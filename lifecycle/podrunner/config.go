@@ -199,10 +199,12 @@ type Config struct {
 	// supported.
 	SeccompRoot string
 	// State stores records of pods. The key "pods/<UID>/ending" has the
-	// deadline of a terminating pod, and the key "pods/<UID>/resources" has the
-	// resources that were enforced last. [Runner.Leftovers] finds the pods with
-	// records of an earlier agent through the pods' directories below RootDir.
-	// Nil: the records are only in memory and are lost when the agent ends.
+	// deadline of a terminating pod, the key "pods/<UID>/resources" has the
+	// resources that were enforced last, and the key
+	// "pods/<UID>/replaced-sandbox" has the sandbox that [Runner.Restart]
+	// replaces. [Runner.Leftovers] does not read State: it finds a pod that
+	// only has records if State stores them as files below RootDir. Nil: the
+	// records are only in memory and are lost when the agent ends.
 	State Store
 	// Agent is the name of the agent. All sandboxes and containers that this
 	// Runner creates have this name as the label io.kubeparts.agent. Required.

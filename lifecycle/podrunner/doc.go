@@ -48,11 +48,11 @@
 // # What it guarantees
 //
 //  1. Plan depends only on its input and modifies nothing.
-//  2. A running container that matches its spec keeps running, unless a probe
-//     fails, its sandbox can't be used any more, or its pod ends or restarts as
-//     a whole. An agent that starts while pods run adopts these pods, and their
-//     restart counts continue. It also adopts containers that a kubelet
-//     created.
+//  2. A running container that matches its spec keeps running, unless its
+//     liveness or startup probe fails, its sandbox can't be used any more, or
+//     its pod ends or restarts as a whole. An agent that starts while pods run
+//     adopts these pods, and their restart counts continue. It also adopts
+//     containers that a kubelet created.
 //  3. If the runtime has an instance of a container, the restart count of the
 //     next instance is one more than the count of the newest instance.
 //     Otherwise it is one more than the highest count in the names of the
@@ -67,8 +67,9 @@
 //  5. An init container starts only after all init containers before it have
 //     succeeded or, if they are sidecars, have started. Regular containers
 //     start only when this is true of all init containers. A pod has ended when
-//     its regular containers have ended; its sidecars are then stopped in
-//     reverse order.
+//     all its regular containers have ended and none of them will restart, or
+//     when an init container has failed and will not restart. The Runner then
+//     stops the sidecars in reverse order.
 //  6. A restart of all containers is always completed. Even if removals fail,
 //     or containers end or are removed meanwhile, all old containers are
 //     removed before the first container starts again. A restarted agent
@@ -84,12 +85,13 @@
 //     status. The component that creates the status, such as pleg, decides
 //     which of them belong to the agent (pleg.Config.LabelSelector).
 //  9. The Runner prepares a pod's user IDs, cgroup and volumes before it
-//     creates the sandbox. It releases them in reverse order when nothing of
-//     the pod runs any more. If a step fails, the sync returns an error and
-//     must be repeated. Only one goroutine cleans up a pod at a time. RemovePod
-//     leaves nothing of a pod on disk, in mounts, in cgroups or in the runtime.
-//     [Runner.Leftovers] returns the pods whose files a crashed agent has left
-//     on the node.
+//     creates the sandbox. It releases them in reverse order when no container
+//     and no sandbox of the pod runs any more. If a step fails, the sync
+//     returns an error and must be repeated. Only one goroutine cleans up a pod
+//     at a time. When RemovePod has succeeded, nothing of the pod is left on
+//     disk, in mounts, in cgroups or in the runtime. [Runner.Leftovers] returns
+//     all pods that have files on the node, also running pods, so that a
+//     starting agent finds the pods that an earlier agent has not removed.
 //  10. The termination of a pod has one deadline for hooks, waiting and stops.
 //     If the deadline becomes earlier, the new deadline also applies to hooks
 //     and stops in progress. A preStop hook that has ended is not run again for
@@ -121,21 +123,21 @@
 //     these to the container. If the change fails, a later sync tries again.
 //  17. To start a pod, the Runner calls RunPodSandbox and PodSandboxStatus
 //     once, and ImageStatus, CreateContainer and StartContainer for each
-//     container. It calls no list method. It stores one small record if the pod
-//     has requests or limits. To terminate a pod, it stores one small record,
-//     and stores this record again when the deadline changes or a hook has
-//     ended.
+//     container. It calls no list method. If the pod has requests or limits,
+//     the Runner stores them in one small record, and stores this record again
+//     for each container. To terminate a pod, it stores one small record, and
+//     stores this record again when the deadline changes or a hook has ended.
 //
 // # Goroutines and locking
 //
-// A Runner starts goroutines only to stop several containers at once, to store
-// changes of the deadline meanwhile, to run hooks, to stop counting a slow
-// start after a second ([Config.ParallelStarts]), and to pull the images of a
-// pod while its sandbox is created. Each call waits for its goroutines before
-// it returns. Syncs of different pods may run concurrently; syncs of the same
-// pod may not. [Config.ParallelStarts] limits how many pods start at the same
-// time. Every sync takes a context. A cancelled sync may leave work unfinished;
-// the next plan detects and completes this work.
+// A Runner has no background goroutines. A sync starts goroutines, for example
+// to stop several containers at once, or to pull images while the sandbox is
+// created. Each call waits for its goroutines before it returns. Syncs of
+// different pods may run concurrently; syncs of the same pod may not.
+// [Config.ParallelStarts] limits how many pods start at the same time. Every
+// sync takes a context. A cancelled sync waits up to 5 s for a call of
+// StartContainer that is in progress. It may leave work unfinished; the next
+// plan detects and completes this work.
 //
 // # Differences from the kubelet
 //

@@ -27,10 +27,10 @@ const (
 )
 
 const (
-	// firstMountWait is the time after which a volume that could not be mounted is mounted again,
-	// as in the kubelet (exponentialbackoff of its volume manager).
+	// firstMountWait is the delay before a failed mount is tried again for the first time, as in the
+	// kubelet (exponentialbackoff of its volume manager).
 	firstMountWait = 500 * time.Millisecond
-	// maxMountWait is the longest such time. From then on, the usual delay of a failed sync applies.
+	// maxMountWait is the longest such delay. After it, the usual delay of a failed sync applies.
 	maxMountWait = 8 * time.Second
 )
 
@@ -79,9 +79,9 @@ func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	return nil
 }
 
-// nextMountWait returns the time after which volumes that could not be mounted are mounted again. It
-// doubles with each failure in a row. The result is zero if there was no failure, and after so many
-// failures that the usual delay of a failed sync is short enough.
+// nextMountWait returns the delay before a failed mount of the pod's volumes is tried again. The delay
+// doubles with each failure in a row. The result is zero if the mount succeeded (err is nil), and if
+// the delay would exceed maxMountWait.
 func (r *Runner) nextMountWait(uid types.UID, err error) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *Runner) nextMountWait(uid types.UID, err error) time.Duration {
 // of the pod can start.
 func (t *podSync) prepareFailed(a Actions, reason, message string, err error) error {
 	t.event(t.pod, corev1.EventTypeWarning, reason, "%s", message)
-	waiting := "ContainerCreating" // the kubelet's reasons of containers before their first start
+	waiting := "ContainerCreating" // the kubelet's reasons for a container that was never started
 	if len(t.pod.Spec.InitContainers) > 0 {
 		waiting = "PodInitializing"
 	}
@@ -172,8 +172,8 @@ func (t *podSync) prepare(ctx context.Context, c *corev1.Container, attempt uint
 	return config, nil
 }
 
-// files creates the container's files in the pod's directory and sets their
-// paths in in.
+// files creates the container's files in the pod's directory and stores their
+// paths in the instance.
 func (t *podSync) files(in *Instance, c *corev1.Container) (err error) {
 	if t.cfg.RootDir == "" {
 		return nil

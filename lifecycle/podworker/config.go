@@ -109,8 +109,9 @@ type SyncInfo struct {
 	Waited, Duration time.Duration
 	// Stale reports whether the status was not new enough.
 	Stale bool
-	// Err is the error of the Syncer, or the reason why the Syncer was not
-	// called: a [StatusError] in the phase Syncing.
+	// Err is the error of the Syncer. If the Syncer was not called, Err is a
+	// [StatusError] in the phase Syncing, and the error of the sync's ctx in
+	// the other phases.
 	Err error
 }
 

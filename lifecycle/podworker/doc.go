@@ -3,37 +3,41 @@
 //
 // # What it does
 //
-// [Workers] have a small record for each pod and call a [Syncer] for the pod,
-// one call at a time: when the pod is new or has changed, when its containers
-// have changed, when a failed sync is repeated, and otherwise 60 to 90 s after
-// the last sync. Such a call is a sync; its argument is a [SyncRequest]. A pod
-// is known while it has a record, and forgotten when its record was deleted. It
-// is desired while a source of pods lists it. A known pod is in one of four
+// [Workers] have one record for each pod. They call a [Syncer] when the pod is
+// new or has changed, when its containers have changed, and when a failed sync
+// must be repeated. Otherwise they call the Syncer 60 to 90 s after the last
+// sync. Such a call is a sync; its argument is a [SyncRequest]. A pod is known
+// while it has a record, and forgotten when its record was deleted. It is
+// desired while a source of pods lists it. A known pod is in one of four
 // phases. It may skip a phase, but never goes back to an earlier phase:
 //
 //	Syncing → Terminating → Terminated → Finished → forgotten
 //
 // A pod becomes Terminating when it is deleted, killed or evicted, when its API
 // status has a terminal phase, when SyncPod reports that it ran to completion,
-// or when it is not desired any more. It becomes Terminated when the Syncer
-// reports that nothing of it runs, and Finished when the Syncer has released
-// its resources. A finished pod stays known until [Workers.SyncKnownPods] finds
-// that it is not desired, or that it was created again under the same UID.
-// SyncKnownPods then forgets the pod, and the pod can be created again.
+// or when it is not desired any more. It becomes Terminated when
+// SyncTerminatingPod succeeds: all containers of the pod have stopped. It
+// becomes Finished when SyncTerminatedPod succeeds: the resources of the pod
+// are released. A finished pod stays known until [Workers.SyncKnownPods] finds
+// that it is not desired or was created again under the same UID, or until
+// [Workers.Forget] is called. The pod is then forgotten and can be created
+// again. A pod that only the runtime knows is forgotten as soon as it has
+// finished.
 //
 // Two static pods with the same full name never run at the same time: the later
 // pod waits until the earlier pod has finished. A pod that only the runtime
 // knows can only be killed: [Workers.KillOrphans] finds such pods in the
 // runtime's list.
 //
-// Every sync gets a status of the pod that is newer than the end of the pod's
+// A sync gets a status of the pod that is newer than the end of the pod's
 // previous sync, so that the sync does not repeat the actions of the previous
-// sync. If a Syncer has refreshed the cache after its last change, it calls
-// [SyncRequest.Refreshed], and the next sync need not wait for a newer status.
-// A pod that is created with the UID of a forgotten pod does not get the status
-// of the forgotten pod. If the clock does not advance, as in a testing/synctest
-// bubble whose runtime answers at once, a sync waits for the first status with
-// a later time.
+// sync. A sync of a Terminating or Terminated pod gets an older status if no
+// new status arrives in time: see [Config.FreshTimeout]. If a Syncer has
+// refreshed the cache after its last change, it calls [SyncRequest.Refreshed],
+// and the next sync need not wait for a newer status. A pod that is created
+// with the UID of a forgotten pod does not get the status of the forgotten pod.
+// If the clock does not advance, as in a testing/synctest bubble whose runtime
+// answers at once, a sync waits for the first status with a later time.
 //
 // When the node shuts down, [PlanShutdown] returns the order in which pods are
 // terminated: by priority, critical pods last. [Shutdown] terminates the pods
@@ -72,9 +76,11 @@
 //     until the second call of SyncKnownPods after it was forgotten.
 //  9. SyncKnownPods never terminates a pod that is newer than its list of
 //     desired pods.
-//  10. Every stage of a shutdown is carried out. A stage never takes longer
-//     than its period and one flush, if the functions that Shutdown calls
-//     return when their ctx is done.
+//  10. Every stage of a shutdown is carried out, even if an earlier stage
+//     fails, unless the ctx of [Shutdown] is done. A stage takes at most its
+//     period, and the flush after it takes at most
+//     [ShutdownOptions].FlushTimeout. This requires that the functions that
+//     Shutdown calls return when their ctx is done.
 //
 // # Goroutines and locking
 //

@@ -16,8 +16,9 @@
 // You supply the allocators. The agent calls Restore once, Admit as one of the
 // admission handlers of package lifecycle, and Release when the pod has ended.
 // An allocator that stores nothing on disk can store a pod's share in
-// [Injection].Annotations. Restore then reads the share from the runtime, whose
-// annotations always match what the containers have.
+// [Injection].Annotations. Restore then reads the share from the runtime. The
+// runtime keeps the annotations with which a container was created. They do not
+// change when the CPUs or memory nodes of the running container change.
 //
 // # What it guarantees
 //

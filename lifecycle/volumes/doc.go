@@ -55,9 +55,11 @@
 //     crash has interrupted. Files that a container has written stay until
 //     Unmount. A mounted volume stays mounted even if its ConfigMap or Secret
 //     is deleted.
-//  7. If the pod has an fsGroup, the files and directories of its volumes
-//     belong to this group. The group may read them, and may also write to an
-//     emptyDir. New files in the directories belong to the group too.
+//  7. If the pod has an fsGroup, the files and directories of its volumes of
+//     built-in types belong to this group, except hostPath volumes. The group
+//     may read the files, and may also write to an emptyDir. New files in the
+//     directories belong to the group too. Other plugins decide themselves
+//     whether a volume belongs to the group.
 //
 // # Goroutines and locking
 //
@@ -66,7 +68,8 @@
 // lock while it calls plugins and other collaborators, so a plugin that hangs
 // blocks only calls for the same pod. Calls that wait for the lock return when
 // their ctx is done. Mount and Refresh read the mount table at most once per
-// call, and only if a tmpfs must be mounted. Unmount always reads it.
+// call, and only if a tmpfs must be mounted. Unmount reads it if the pod has a
+// directory for volumes, and reads it again after it has unmounted something.
 //
 // # Differences from the kubelet
 //

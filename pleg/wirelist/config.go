@@ -11,8 +11,8 @@ import (
 // Config configures a [Lister].
 type Config struct {
 	// Conn is a connection to the runtime, such as a *grpc.ClientConn. The caller closes
-	// it. It must honour call options: a stub that fills in responses without the codec
-	// of the call does not work. Required.
+	// it. Conn must honour the call options, because each call sets the codec with which
+	// the responses are decoded. Required.
 	Conn grpc.ClientConnInterface
 	// MaxMessageBytes is the size of the largest message that the Lister accepts. Default
 	// 16 MiB, which is also containerd's default limit for sending.

@@ -17,9 +17,9 @@
 //	conn, err := grpc.NewClient("unix:///run/containerd/containerd.sock", …)
 //	lists, err := wirelist.New(wirelist.Config{Conn: conn})
 //
-// The remaining cost is the cost of gRPC. With the dial options
-// grpc.WithStaticStreamWindowSize and grpc.WithStaticConnWindowSize of some MiB, gRPC does
-// not measure the bandwidth of the socket, which saves a few allocations.
+// The remaining cost is the cost of gRPC. The dial options grpc.WithStaticStreamWindowSize
+// and grpc.WithStaticConnWindowSize, set to some MiB, disable the dynamic flow control of
+// gRPC. This saves a few allocations.
 //
 // Lister has two methods of cri.RuntimeService of k8s.io/cri-api, with the same signatures,
 // so code that needs only lists can use it. That code declares
@@ -52,12 +52,12 @@
 //     containerd. Apart from the gRPC call itself, such a list allocates nothing.
 //  4. A call that returns an error returns no items. The stored messages remain.
 //  5. If a list is too large for one message, the Lister requests it as a stream
-//     (KEP-5825). It requests the following lists as streams too, until a list is at most
-//     half as large. If a stream breaks, the call returns an error, not a partial list. If
-//     the runtime does not support streams, the error is [ErrTooLarge], and the Lister
-//     requests the next list in one message again.
-//  6. On the wire, a list is the same call as an ordinary client's, so containerd and CRI-O
-//     accept it as the first call of a connection.
+//     (KEP-5825). It also requests the following lists as streams, until a list is at most
+//     half as large as the list that was too large. If a stream breaks, the call returns an
+//     error, not a partial list. If the runtime does not support streams, the error is
+//     [ErrTooLarge], and the Lister requests the next list in one message again.
+//  6. The content type of each call is application/grpc, as with an ordinary client. CRI-O
+//     closes a connection if its first call has another content type.
 //
 // # Goroutines and locking
 //

@@ -17,7 +17,8 @@ var ErrTooLarge = errors.New("the list exceeds the largest message and the runti
 
 // Lister lists the sandboxes and containers of a runtime like any CRI client, but
 // decodes only the items that have changed since the last list. Create it with [New].
-// Its methods are safe for concurrent use, and no lock is held during a call.
+// Its methods are safe for concurrent use. A call holds a lock while it reads a response,
+// but not while it waits for the response.
 //
 // A Lister stores the items of the newest list of each kind. It is meant for one caller
 // that always uses the same filter. A list with another filter is correct too, but the

@@ -17,8 +17,8 @@ import (
 type DirectoryConfig struct {
 	// Path is the folder with the manifests. It need not exist yet. Required.
 	Path string
-	// NodeName is the node's name, a DNS subdomain in any case. The name of each pod ends
-	// in the node's name in lower case. Required.
+	// NodeName is the node's name: a DNS subdomain, in upper or lower case. The name of
+	// each pod ends in the node's name in lower case. Required.
 	NodeName string
 	// Owner is the name of the agent that runs the pods. The UIDs that are computed from
 	// manifests depend on it, so that two agents with the same runtime, node name and

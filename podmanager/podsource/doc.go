@@ -27,10 +27,11 @@
 //
 // # What it guarantees
 //
-//  1. A manifest is used as a whole or not at all. One error lists all unknown fields,
-//     duplicate keys, wrong types and everything else that a node can check, with the path
-//     of each field. The error of a duplicate key in YAML has the line instead. Errors and
-//     logs never contain the data of a ConfigMap or a Secret.
+//  1. A manifest is used as a whole or not at all. One error lists up to 50 bad fields with
+//     their paths: unknown fields, duplicate keys and values of a wrong type. If no value
+//     has a wrong type, the error also lists the fields that fail validation. The error of
+//     a duplicate key in YAML has the line instead of the path. Errors and logs never
+//     contain the data of a ConfigMap or a Secret.
 //  2. A bad file does not affect the pods of other files. If an earlier version of a bad
 //     file was good, the pods of that version stay, so that a typing error terminates no
 //     pod. The last good version is stored in memory only: after a restart of the process a
@@ -62,11 +63,12 @@
 //
 // The pod's name ends in "-" and the node's name in lower case. Its UID is the manifest's
 // UID. If the manifest has no UID, the UID is 32 hexadecimal digits computed from the
-// source, the node, and the metadata and spec as written in the manifest. So editing a
-// manifest without a UID defines another pod; editing a manifest with a UID defines a new
-// version of the same pod. The annotation kubernetes.io/config.hash changes with the
-// content in both cases. The annotation kubernetes.io/config.seen is the time at which the
-// source first read a manifest with this UID; it stays the same until the pod is removed.
+// source, the node, the Owner in the config, and the metadata, spec and status as written
+// in the manifest. So editing a manifest without a UID defines another pod; editing a
+// manifest with a UID defines a new version of the same pod. The annotation
+// kubernetes.io/config.hash changes with the content in both cases. The annotation
+// kubernetes.io/config.seen is the time at which the source first read a manifest with this
+// UID; it stays the same until the pod is removed.
 // The pod's phase is Pending. The pod tolerates every NoExecute taint, unless it is from a
 // URL.
 //
@@ -81,10 +83,10 @@
 // it.
 //
 // When the folder is replaced, the new folder is watched. While the folder does not exist,
-// its parent is watched. If no watch is available, or the file system does not support
-// watches, the folder is polled each second, each poll tries to start the watch again, and
-// one line is logged. If a manifest is a link to a file in another folder, that file is not
-// watched: the pass every 20 s detects its changes.
+// its parent is watched. If the folder cannot be watched, the Directory logs one line and
+// polls the folder, by default every second. Each poll tries to start the watch again. If a
+// manifest is a link to a file in another folder, that file is not watched. The pass every
+// 20 s detects changes of that file.
 //
 // # Goroutines and locking
 //

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// hostPort identifies a host port, which only one of the containers that run at the same
-// time can use.
+// hostPort identifies a port of the host. Two containers that run at the same time can't use
+// the same one.
 type hostPort struct {
 	protocol corev1.Protocol
 	ip       string
@@ -24,7 +24,7 @@ type hostPort struct {
 // have probes and hooks.
 func (v *validator) initContainer(at *field.Path, c *corev1.Container) {
 	sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-	v.hostPorts = make(map[hostPort]bool) // init containers may use the same host ports, because they do not run at the same time
+	v.hostPorts = make(map[hostPort]bool) // two init containers may have the same host port, because most of them run one after the other; sidecars are not compared
 	v.container(at, c)
 	if sidecar {
 		return
@@ -55,7 +55,7 @@ func (v *validator) container(at *field.Path, c *corev1.Container) {
 	case c.Image == "":
 		v.add(field.Required(at.Child("image"), ""))
 	case strings.TrimSpace(c.Image) != c.Image:
-		v.invalid(at.Child("image"), c.Image, "must not begin or end with a space")
+		v.invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace")
 	default:
 		v.invalid(at.Child("image"), c.Image, checkImage(c.Image)...)
 	}
@@ -189,8 +189,8 @@ func isLinuxSignal(name string) bool {
 	return slices.Contains(strings.Fields(linuxSignals), name) || err == nil && isRealTime
 }
 
-// stopSignal checks the signal that stops a container, which depends on the pod's
-// operating system.
+// stopSignal checks the signal that stops a container. The pod's operating system
+// determines which signals are allowed.
 func (v *validator) stopSignal(at *field.Path, signal *corev1.Signal) {
 	switch os := v.spec.OS; {
 	case signal == nil:

@@ -27,7 +27,7 @@ func TestValidate_InvalidValuesOfAContainer(t *testing.T) {
 		},
 		"image in spaces": {
 			podWith("initContainers: [{name: i, image: \" i\"}]", ""),
-			`spec.initContainers[0].image: Invalid value: " i": must not begin or end with a space`,
+			`spec.initContainers[0].image: Invalid value: " i": must not have leading or trailing whitespace`,
 		},
 		"pull policy": {
 			podWith("", "imagePullPolicy: Maybe"),

@@ -115,7 +115,7 @@ func (v *validator) appArmor(at *field.Path, p *corev1.AppArmorProfile) {
 		v.add(field.Required(at, "must be set if type is Localhost"))
 	case p.Type == corev1.AppArmorProfileTypeLocalhost:
 		if name := *p.LocalhostProfile; strings.TrimSpace(name) != name {
-			v.invalid(at, name, "must not begin or end with a space")
+			v.invalid(at, name, "must not have leading or trailing whitespace")
 		}
 		if len(*p.LocalhostProfile) > maxProfileName {
 			v.add(field.TooLong(at, "", maxProfileName))

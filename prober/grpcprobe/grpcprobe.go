@@ -43,7 +43,8 @@ type Config struct {
 	// IdleTimeout is how long the Checker keeps an idle connection after its last check.
 	// Default 1m.
 	IdleTimeout time.Duration
-	// Clock is the time source for IdleTimeout. Default the system clock.
+	// Clock is the time source for IdleTimeout when a check starts. Between checks, gRPC
+	// measures IdleTimeout in real time. Default the system clock.
 	Clock clock.PassiveClock
 }
 

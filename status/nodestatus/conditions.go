@@ -108,8 +108,9 @@ func runtimeProblems(f Facts, now time.Time) (problems []error) {
 	return problems
 }
 
-// NetworkProblem returns why the network of a runtime is not ready, according to the last response
-// of the call Status, or nil before the first response. It returns nil if the network is ready.
+// NetworkProblem returns why the network of a runtime is not ready, or nil if it is ready. answer
+// is the last response of the call Status, or nil before the first response. If answer is nil,
+// NetworkProblem returns an error, because the state of the network is unknown.
 func NetworkProblem(answer *runtimeapi.StatusResponse) error {
 	if answer == nil {
 		return errors.New("network state unknown")

@@ -11,9 +11,9 @@
 //
 // [Events] returns the events about a change of the status, and [SchedulingEvent] the event about a
 // node that was cordoned or uncordoned. [NetworkProblem] returns why the network of the runtime is
-// not ready. [ReportDue] reports whether the next status must
-// be sent to the API server. [LeaseDue] reports whether the node's lease must be renewed, and
-// [Attempts.Next] returns when a failed call must be repeated.
+// not ready. [ReportDue] reports whether the next status must be sent to the API server. [LeaseDue]
+// reports whether the node's lease must be renewed. [Attempts.Next] returns when the next call is
+// due, after a success or a failure.
 //
 // # What you supply
 //
@@ -38,7 +38,8 @@
 //     exceptions: cpu and memory become 0 if the machine could not be measured, and the images
 //     in the status are always those in the facts.
 //  5. Allocatable quantities are at least 0.
-//  6. A status that is computed again from the same facts is not due before the period is over.
+//  6. A status that is computed again from the same facts is not due before the period is over. The
+//     exception is a runtime whose ReadyAt has become 30 s old: the node then becomes not ready.
 //
 // # Goroutines and locking
 //

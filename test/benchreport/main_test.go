@@ -129,7 +129,7 @@ func TestParse(t *testing.T) {
 	require.Contains(t, missing(found), "podcache.GetNewerThanReady ns/op")
 
 	text := page("a machine", found, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5}, "Measured today.\n")
-	require.Contains(t, text, "by `make cluster-peer`. Measured today.\n")
+	require.Contains(t, text, "`make cluster-peer`. Measured today.\n")
 	require.Contains(t, text, "| compare two listings of 500 pods | 12.8 µs | ≤ 35 µs | 352 µs |")
 	require.Contains(t, text, "| 100 idle pods: memory | 26.6 MiB | ≤ 40 MiB | 109–114 MiB |")
 	require.Contains(t, text, "| 100 idle pods: CPU a minute | 0.5 s **over** | ≤ 0.3 s | 3.2 s |")

@@ -61,10 +61,13 @@ func TestAgent_RestartKeepsPods(t *testing.T) {
 	apply(t, shell("a", "sleep 1000"))
 	awaitField(t, "pod/a", ".status.phase", "Running")
 	id := run(t, "get", "pod/a", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+	startTime := []string{"exec", "a", "--", "cut", "-d", " ", "-f", "22", "/proc/1/stat"} // of the container's first process
+	began := run(t, startTime...)
+	require.NotEmpty(t, began)
 	restart(t, credentials()...)
-	await(t, "exec works again", func() bool {
-		out, err := kubectl(t.Context(), "", "-n", namespace(t), "exec", "a", "--", "echo", "ok")
-		return err == nil && out == "ok\n"
+	await(t, "exec works again, in the same container", func() bool {
+		out, err := kubectl(t.Context(), "", append([]string{"-n", namespace(t)}, startTime...)...)
+		return err == nil && out == began
 	})
 	require.Equal(t, id+" 0", run(t, "get", "pod/a", "-o", "jsonpath={.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}"))
 }
@@ -92,7 +95,7 @@ func TestAgent_CertificatesFromTheCluster(t *testing.T) {
 	apply(t, shell("a", "echo started; sleep 1000"))
 	awaitField(t, "pod/a", ".status.phase", "Running")
 	_, err = kubectl(t.Context(), "", "-n", namespace(t), "logs", "a")
-	require.Error(t, err, "there is no serving certificate yet")
+	require.ErrorContains(t, err, "tls", "there is no serving certificate yet")
 	await(t, "the serving certificate is requested", func() bool {
 		out, err := kubectl(t.Context(), "", "get", "csr", "-o", `jsonpath={.items[?(@.spec.signerName=="kubernetes.io/kubelet-serving")].metadata.name}`)
 		if err != nil || out == "" {

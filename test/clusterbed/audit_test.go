@@ -5,6 +5,7 @@ package clusterbed_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -71,6 +72,9 @@ func refusedRequests() error {
 	events, err := auditEvents(0)
 	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(events, auditEvent.ofNode) {
+		return errors.New("the audit log has no request of the node")
 	}
 	refused := map[string]int{}
 	for _, e := range events {

@@ -24,7 +24,9 @@ var bed struct {
 	env   map[string]string
 	agent *exec.Cmd
 	logs  string // the file of the agent's log
-	ended chan error
+	// renewed is when the lease of the node was renewed last before the start of the agent.
+	renewed string
+	ended   chan error
 	// faults means that a test has caused faults, so that the API server may have refused requests.
 	faults bool
 }
@@ -168,6 +170,9 @@ func startKubelet() error {
 // startProgram starts the agent of the node in the network namespace of the bed.
 func startProgram(words ...string) error {
 	dir := bed.env["KPCLUSTER_DIR"]
+	if renewed := leaseRenewed(); renewed != "" { // the API server may be down
+		bed.renewed = renewed
+	}
 	bed.logs = filepath.Join(dir, "log", "agent.log")
 	log, err := os.OpenFile(bed.logs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -200,7 +205,17 @@ func stopAgent() error {
 	}
 }
 
-// awaitNode waits until the node is ready.
+// leaseRenewed returns when the lease of the node was renewed last. It returns "" if this is not known.
+func leaseRenewed() string {
+	renewed, err := kubectl(context.Background(), "", "--request-timeout=2s", "-n", "kube-node-lease", "get", "lease", bed.env["NODE_NAME"], "-o", "jsonpath={.spec.renewTime}")
+	if err != nil {
+		return ""
+	}
+	return renewed
+}
+
+// awaitNode waits until the node is ready and the running agent has renewed its lease: after a restart,
+// the node is still ready because of the agent before.
 func awaitNode() error {
 	var text string
 	for range 300 {
@@ -210,7 +225,7 @@ func awaitNode() error {
 		case <-time.After(200 * time.Millisecond):
 		}
 		text, _ = kubectl(context.Background(), "", "get", "node", bed.env["NODE_NAME"], "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
-		if text == "True" {
+		if renewed := leaseRenewed(); text == "True" && renewed != "" && renewed != bed.renewed {
 			return nil
 		}
 	}
@@ -304,10 +319,9 @@ func awaitWithin(t *testing.T, limit time.Duration, what string, done func() boo
 // awaitField waits until a field of an object has a value.
 func awaitField(t *testing.T, object, path, want string) {
 	t.Helper()
-	var got string
 	await(t, fmt.Sprintf("%s of %s becomes %q", path, object, want), func() bool {
-		got, _ = kubectl(t.Context(), "", "-n", namespace(t), "get", object, "-o", "jsonpath={"+path+"}")
-		return got == want
+		out, err := kubectl(t.Context(), "", "-n", namespace(t), "get", object, "-o", "jsonpath={"+path+"}")
+		return err == nil && out == want
 	})
 }
 

@@ -39,13 +39,14 @@ func TestNode_DeletedAndCreatedAgain(t *testing.T) {
 	awaitField(t, "pod/created", ".status.phase", "Running")
 	h.check(t)
 
+	after := follow(t, nil)
+	after.letOthersDelete()
+	await(t, "the pods are recorded", func() bool { return after.running("steady") && after.running("created") })
 	run(t, "delete", "node", name)
 	awaitWithin(t, 3*time.Minute, "the control plane deletes the pods of the node", func() bool {
 		out, err := kubectl(t.Context(), "", "-n", namespace(t), "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
 		return err == nil && out == ""
 	})
-	after := follow(t, nil)
-	after.letOthersDelete()
 	await(t, "the agent stops the pods that are gone", func() bool { return !after.running("steady") && !after.running("created") })
 	killAgent()
 	require.NoError(t, startAgent(credentials()...))

@@ -58,7 +58,7 @@ func TestPod_RunLogsExecDelete(t *testing.T) {
 	inNamespace(t)
 	apply(t, shell("a", "echo started; cat; sleep 1000"))
 	awaitField(t, "pod/a", ".status.phase", "Running")
-	require.Equal(t, "started\n", run(t, "logs", "a"))
+	await(t, "the log has the container's line", func() bool { return run(t, "logs", "a") == "started\n" })
 	require.Equal(t, "hello world\n", run(t, "exec", "a", "--", "echo", "hello", "world"))
 	out, err := kubectl(t.Context(), "from stdin\n", "-n", namespace(t), "exec", "-i", "a", "--", "cat")
 	require.NoError(t, err)
@@ -122,8 +122,8 @@ spec:
 `)
 	awaitField(t, "pod/web", ".status.phase", "Running")
 	await(t, "the port of the node answers", func() bool {
-		answer, err := exec.CommandContext(t.Context(), bed.env["RUN_INSIDE"], "curl", "-s", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}", "http://"+bed.env["NODE_IP"]+":18088/").Output()
-		return err == nil && string(answer) != "000"
+		answer, err := exec.CommandContext(t.Context(), bed.env["RUN_INSIDE"], "curl", "-s", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}", "http://"+bed.env["NODE_IP"]+":18088/env").Output()
+		return err == nil && string(answer) == "200"
 	})
 }
 
@@ -149,8 +149,8 @@ spec:
 	require.NoError(t, err)
 	require.Contains(t, line, "Forwarding from")
 	await(t, "the pod answers", func() bool {
-		answer, err := exec.CommandContext(t.Context(), bed.env["RUN_INSIDE"], "curl", "-s", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:18080/").Output()
-		return err == nil && string(answer) != "000"
+		answer, err := exec.CommandContext(t.Context(), bed.env["RUN_INSIDE"], "curl", "-s", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:18080/env").Output()
+		return err == nil && string(answer) == "200"
 	})
 }
 
@@ -244,7 +244,9 @@ func TestDebug_AddsAnEphemeralContainer(t *testing.T) {
 	apply(t, shell("a", "sleep 1000"))
 	awaitField(t, "pod/a", ".status.phase", "Running")
 	run(t, "debug", "a", "--image=kubeparts.test/busybox:1", "--profile=general", "-c", "debugger", "--", "sh", "-c", "echo in debugger; sleep 1000")
-	awaitField(t, "pod/a", ".status.ephemeralContainerStatuses[0].state.running.startedAt", run(t, "get", "pod/a", "-o", "jsonpath={.status.ephemeralContainerStatuses[0].state.running.startedAt}"))
+	await(t, "the debugger runs", func() bool {
+		return run(t, "get", "pod/a", "-o", "jsonpath={.status.ephemeralContainerStatuses[0].state.running.startedAt}") != ""
+	})
 	await(t, "the debugger has a log", func() bool {
 		out, err := kubectl(t.Context(), "", "-n", namespace(t), "logs", "a", "-c", "debugger")
 		return err == nil && out == "in debugger\n"

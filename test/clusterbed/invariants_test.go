@@ -37,6 +37,9 @@ func (h *history) check(t *testing.T) {
 		}
 	}
 	t.Logf("%d pods, %d containers, %d of them restarts, %d patches of a status", len(h.pods), len(h.containers), restarts, patches)
+	require.NotEmpty(t, h.pods)
+	require.NotEmpty(t, h.containers)
+	require.NotEmpty(t, requests)
 	require.Empty(t, broken, "%s\n%s", strings.Join(broken, "\n"), lastLines())
 }
 

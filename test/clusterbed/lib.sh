@@ -3,9 +3,11 @@
 # the folder. The environment may replace the defaults.
 
 # The versions of Kubernetes and of its dependencies are those of the comparison with the kubelet.
-KUBERNETES=$(sed -n 's#^\s*k8s.io/kubernetes \(v[0-9.]*\)$#\1#p' "${here:?}/../peer/go.mod")
+PEER=$(sed -n 's#^\s*k8s.io/kubernetes \(v[0-9.]*\)$#\1#p' "${here:?}/../peer/go.mod")
+KUBERNETES=$PEER
 CACHE=${KPCLUSTER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kpcluster}
 BIN=$CACHE/kubernetes-$KUBERNETES
+CONTROL_PLANE=${KPCLUSTER_CONTROL_PLANE:-$KUBERNETES} # the version of API server, controllers and scheduler
 DIR=${KPCLUSTER_DIR:-/tmp/kpcluster} # short, because the path of a unix socket has at most 107 bytes
 NETNS=${KPCLUSTER_NETNS:-kpcluster}  # the network namespace of all processes of the bed; the cgroups of the pods have the same name
 NODE=node1
@@ -17,7 +19,7 @@ PKI=$DIR/pki
 say() { echo "${0##*/}: $*" >&2; }
 inside() { nsenter "--net=/run/netns/$NETNS" "$@"; }
 
-# program NAME PACKAGE [TAGS] builds a program of Kubernetes into BIN, once for each version. The program
+# program NAME PACKAGE [TAGS] builds a program of the version KUBERNETES into BIN, once for each version. The program
 # e2e.test is the test of its package. The flags of the compiler are the defaults, so that packages
 # which the comparison with the kubelet has compiled are not compiled again.
 program() {
@@ -28,7 +30,8 @@ program() {
 	[ "$1" != e2e.test ] || build=(go test -c -vet=off)
 	(
 		cd "$CACHE/module"
-		cp "$here/../peer/go.mod" "$here/../peer/go.sum" .
+		sed "s/ $PEER\$/ $KUBERNETES/; s/ ${PEER/v1/v0}\$/ ${KUBERNETES/v1/v0}/" "$here/../peer/go.mod" >go.mod
+		cp "$here/../peer/go.sum" .
 		go mod edit -module example.com/programs -droprequire github.com/kubeparts/kubeparts -dropreplace github.com/kubeparts/kubeparts
 		export CGO_ENABLED=0 GOFLAGS=-mod=mod # adds what go.mod and go.sum lack
 		"${build[@]}" -tags "${3:-}" -ldflags "-s -w -X $v.gitVersion=$KUBERNETES -X $v.gitMajor=1 -X $v.gitMinor=${minor%%.*}" -o "$BIN/$1.new" "$2"

@@ -28,8 +28,11 @@ packages() {
 
 # programs fills the cache.
 programs() {
-	local p
-	for p in kubectl kube-apiserver kube-scheduler kube-controller-manager; do program "$p" "k8s.io/kubernetes/cmd/$p"; done
+	program kubectl k8s.io/kubernetes/cmd/kubectl
+	(
+		KUBERNETES=$CONTROL_PLANE BIN=$CACHE/kubernetes-$CONTROL_PLANE
+		for p in kube-apiserver kube-scheduler kube-controller-manager; do program "$p" "k8s.io/kubernetes/cmd/$p"; done
+	)
 	"$here/../testbed/cri-up.sh" --prepare >/dev/null
 }
 
@@ -113,9 +116,10 @@ await() {
 }
 
 control_plane() {
+	local servers=$CACHE/kubernetes-$CONTROL_PLANE
 	start etcd etcd --data-dir "$DIR/etcd" --unsafe-no-fsync --listen-peer-urls http://127.0.0.1:2380
 	await etcd inside curl -sf --noproxy '*' http://127.0.0.1:2379/health
-	start apiserver "$BIN/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 --advertise-address="$NODE_IP" \
+	start apiserver "$servers/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 --advertise-address="$NODE_IP" \
 		--tls-cert-file="$PKI/apiserver.crt" --tls-private-key-file="$PKI/apiserver.key" --client-ca-file="$PKI/ca.crt" --token-auth-file="$DIR/tokens.csv" \
 		--kubelet-client-certificate="$PKI/apiserver-kubelet.crt" --kubelet-client-key="$PKI/apiserver-kubelet.key" \
 		--kubelet-certificate-authority="$PKI/ca.crt" --kubelet-preferred-address-types=InternalIP \
@@ -124,10 +128,10 @@ control_plane() {
 		--service-account-issuer=https://kubernetes.default.svc.cluster.local --service-cluster-ip-range="$SERVICES" \
 		--audit-policy-file="$DIR/audit.yaml" --audit-log-path="$DIR/log/audit.log" --shutdown-delay-duration=0s
 	await apiserver inside "$BIN/kubectl" --kubeconfig "$DIR/admin.kubeconfig" get --raw /readyz
-	start controllers "$BIN/kube-controller-manager" --kubeconfig "$DIR/controllers.kubeconfig" --leader-elect=false --secure-port=0 \
+	start controllers "$servers/kube-controller-manager" --kubeconfig "$DIR/controllers.kubeconfig" --leader-elect=false --secure-port=0 \
 		--service-account-private-key-file="$PKI/sa.key" --root-ca-file="$PKI/ca.crt" --use-service-account-credentials=true \
 		--cluster-signing-cert-file="$PKI/ca.crt" --cluster-signing-key-file="$PKI/ca.key"
-	start scheduler "$BIN/kube-scheduler" --kubeconfig "$DIR/scheduler.kubeconfig" --leader-elect=false --secure-port=0
+	start scheduler "$servers/kube-scheduler" --kubeconfig "$DIR/scheduler.kubeconfig" --leader-elect=false --secure-port=0
 	await controllers inside "$BIN/kubectl" --kubeconfig "$DIR/admin.kubeconfig" -n default get serviceaccount default
 }
 

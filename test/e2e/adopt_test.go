@@ -156,7 +156,7 @@ func TestContainerdKilledAndRestartedRestartsNoContainer(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, bedUp(bed.dir)) })
 	begin := time.Now()
 	waitFor(t, 10*time.Second, "the agent to be unhealthy and give the reason", a.health(func(code int, body string) bool {
-		return code == http.StatusInternalServerError && strings.TrimSpace(body) != ""
+		return code == http.StatusInternalServerError && strings.Contains(body, "[-]runtime failed: ")
 	}))
 	_, reason, err := a.get("/readyz")
 	require.NoError(t, err)

@@ -10,12 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +34,8 @@ type agent struct {
 	output *output
 	exited chan struct{} // closed when the process has exited
 	err    error         // result of the process; valid after exited is closed
+	// awaited means that the test has waited for the exit of the process.
+	awaited atomic.Bool
 }
 
 // output records the output of a process. It is safe for concurrent use.
@@ -95,6 +100,7 @@ func (a *agent) wait(timeout time.Duration) (int, error) {
 	defer timer.Stop()
 	select {
 	case <-a.exited:
+		a.awaited.Store(true)
 		return a.cmd.ProcessState.ExitCode(), nil
 	case <-timer.C:
 		return 0, fmt.Errorf("the agent is still running after %v", timeout)
@@ -172,13 +178,18 @@ func httpGet(url string) (code int, body string, err error) {
 // given is the set of addresses that freeAddr has returned.
 var given sync.Map
 
+// randomPort returns a port that the kernel does not choose for connections or listeners.
+func randomPort() string { return strconv.Itoa(20_000 + rand.IntN(10_000)) }
+
 // freeAddr returns a loopback address that was free when it was checked. It returns each
 // address to one test only.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+		listener, err := net.Listen("tcp", "127.0.0.1:"+randomPort())
+		if err != nil {
+			continue // another process uses the port
+		}
 		require.NoError(t, listener.Close())
 		if _, taken := given.LoadOrStore(listener.Addr().String(), true); !taken {
 			return listener.Addr().String()

@@ -5,6 +5,7 @@ package e2e
 import (
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,9 +98,9 @@ func refused(t *testing.T, file, text, pattern string) {
 	reason := regexp.MustCompile(pattern)
 	var problem string
 	waitFor(t, 15*time.Second, "the problem in /healthz?verbose", func() (string, bool) {
-		body := verbose(a)
+		_, body := verbose(a)
 		for line := range strings.Lines(body) {
-			if strings.Contains(line, file) && reason.MatchString(line) {
+			if _, after, found := strings.Cut(line, file+": "); found && reason.MatchString(after) {
 				problem = line
 				return "", true
 			}
@@ -118,18 +119,18 @@ func refused(t *testing.T, file, text, pattern string) {
 
 	n.remove(file)
 	waitFor(t, 15*time.Second, "/healthz to have no problem any more", func() (string, bool) {
-		body := verbose(a)
-		return body, !strings.Contains(body, file)
+		code, body := verbose(a)
+		return body, code == http.StatusOK && !strings.Contains(body, file)
 	})
 }
 
-// verbose returns the agent's verbose health response.
-func verbose(a *agent) string {
-	_, body, err := a.get("/healthz?verbose")
+// verbose returns the agent's verbose health response. The code is 0 if there is no response.
+func verbose(a *agent) (code int, body string) {
+	code, body, err := a.get("/healthz?verbose")
 	if err != nil {
-		return err.Error()
+		return 0, err.Error()
 	}
-	return body
+	return code, body
 }
 
 func TestAgentWithoutItsSocketNamesItAndExits(t *testing.T) {

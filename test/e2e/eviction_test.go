@@ -62,11 +62,11 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 		return fmt.Sprint(u), u < 10*mebi
 	})
 	waitFor(t, startTimeout, "the eviction to be over", func() (string, bool) {
-		return "", n.output.linesWith("pod eviction finished") == 1
+		return "", n.output.linesWith("evicted a pod") == 1
 	})
 	stays(t, 5*time.Second, "the neighbour runs, and no other pod is evicted", func() (string, bool) {
 		pods, err := n.agent.pods()
-		return fmt.Sprint(describe(pods), err), err == nil && n.output.linesWith("pod eviction finished") == 1
+		return fmt.Sprint(describe(pods), err), err == nil && n.output.linesWith("evicted a pod") == 1
 	})
 	calm := n.waitRunning("calm")
 	waitFor(t, startTimeout, "the end of the pressure", func() (string, bool) {
@@ -187,10 +187,10 @@ func TestPodThatTakesAllInodesIsEvicted(t *testing.T) {
 	t.Log(full.Status.Message)
 	require.Contains(t, full.Status.Message, "The node was low on resource: inodes.")
 	waitFor(t, startTimeout, "the eviction to be over", func() (string, bool) {
-		return "", n.output.linesWith("pod eviction finished") == 1
+		return "", n.output.linesWith("evicted a pod") == 1
 	})
 	stays(t, 5*time.Second, "exactly one pod is evicted", func() (string, bool) {
-		return "", n.output.linesWith("pod eviction finished") == 1
+		return "", n.output.linesWith("evicted a pod") == 1
 	})
 	n.waitRunning("calm")
 }
@@ -234,7 +234,7 @@ spec:
 		require.Contains(t, pod.Status.Message, "The node was low on resource: memory.")
 		var m []string
 		waitFor(t, startTimeout, "the agent to report the eviction", func() (string, bool) {
-			m = regexp.MustCompile(name + `.*signal=memory.available decided=(\S+) .*took=(\S+) `).FindStringSubmatch(n.output.String())
+			m = regexp.MustCompile(name + `.*signal=memory.available decided=(\S+) took=(\S+)`).FindStringSubmatch(n.output.String())
 			return "", m != nil
 		})
 		decided, err := time.Parse(time.RFC3339Nano, m[1])
@@ -304,7 +304,7 @@ func TestImagesGoBeforeAnyPod(t *testing.T) {
 	waitFor(t, startTimeout, "images to be deleted", func() (string, bool) {
 		return fmt.Sprint(b.has()), freeBytes(t, b.dir) > free+30*mebi
 	})
-	stays(t, 5*time.Second, "no pod is evicted", func() (string, bool) { return "", n.output.linesWith("pod eviction finished") == 0 })
+	stays(t, 5*time.Second, "no pod is evicted", func() (string, bool) { return "", n.output.linesWith("evicted a pod") == 0 })
 	n.waitRunning("calm")
 	left := 0
 	for tag := range b.has() {

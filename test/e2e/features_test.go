@@ -31,9 +31,11 @@ func answeredBy(address, container string) condition {
 // hostPorts returns different ports of the node that were free when they were checked.
 func hostPorts(t *testing.T, many int) (ports []string) {
 	t.Helper()
-	for range many {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+	for len(ports) < many {
+		listener, err := net.Listen("tcp", "127.0.0.1:"+randomPort())
+		if err != nil {
+			continue // another process uses the port
+		}
 		defer listener.Close() // after all ports have been chosen
 		_, port, err := net.SplitHostPort(listener.Addr().String())
 		require.NoError(t, err)

@@ -134,18 +134,18 @@ func TestManyPodsComeAndGoAtOnce(t *testing.T) {
 	for i := range pods {
 		n.remove(fmt.Sprintf("p%d.yaml", i))
 	}
-	slowest, stalled := time.Duration(0), stalls(t)
+	slowest, stalled := time.Duration(0), stalls(t) // slowest does not include the stalls of the machine
 	waitFor(t, time.Minute, "all pods to be removed", func() (string, bool) {
-		asked := time.Now()
+		asked, before := time.Now(), stalled()
 		code, body, err := n.agent.get("/healthz")
-		slowest = max(slowest, time.Since(asked))
+		slowest = max(slowest, time.Since(asked)-(stalled()-before))
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, code, body)
 		left, err := bed.sandboxes(map[string]string{labelAgent: n.name})
 		return fmt.Sprint(len(left), err), err == nil && len(left) == 0
 	})
 	t.Logf("all pods were removed after %v; slowest /healthz response: %v", time.Since(begin).Round(10*time.Millisecond), slowest.Round(time.Millisecond))
-	require.Less(t, slowest-stalled(), time.Second)
+	require.Less(t, slowest, time.Second)
 }
 
 // Not parallel: it stops the runtime of all tests.

@@ -58,8 +58,12 @@ func (n *node) close() {
 	// after it, because the CNI plugins fail if two clients stop one sandbox at the same
 	// time.
 	defer func() { bed.clear(n.t, map[string]string{labelAgent: n.name}) }()
-	if n.agent != nil && !n.agent.over() {
+	switch {
+	case n.agent == nil:
+	case !n.agent.over():
 		defer n.agent.stop(n.t)
+	case !n.agent.awaited.Load():
+		n.t.Errorf("the agent exited by itself: %v", n.agent.err)
 	}
 	requireForeignUntouched(n.t)
 }

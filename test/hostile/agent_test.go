@@ -56,10 +56,8 @@ func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.tail = append(o.tail, p...)
-	for _, sign := range []string{"DATA RACE", "panic serving"} {
-		if bytes.Contains(p, []byte(sign)) {
-			o.bad = sign
-		}
+	if sign := "panic while serving a request"; bytes.Contains(p, []byte(sign)) { // of package kubeletapi
+		o.bad = sign
 	}
 	if extra := len(o.tail) - tailBytes; extra > tailBytes {
 		o.tail = append([]byte{}, o.tail[extra:]...)

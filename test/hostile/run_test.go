@@ -385,7 +385,10 @@ func (r *run) finish(ctx context.Context) error {
 	}
 	err = r.await(ctx, "the removal of all objects", func() string {
 		v, err := r.monitor.snapshot(ctx)
-		if err != nil || len(v.ours) == 0 && len(v.ready) == 0 {
+		switch {
+		case err != nil:
+			return err.Error()
+		case len(v.ours) == 0 && len(v.ready) == 0:
 			return ""
 		}
 		return "still existing: " + strings.Join(v.ours, "; ")

@@ -137,6 +137,11 @@ func TestProxy_HangsUntilTheAttackIsOver(t *testing.T) {
 		_, err := client.Version(t.Context(), &runtimeapi.VersionRequest{})
 		answered <- err
 	}()
+	for hung := 0; hung < 2; runtime.Gosched() {
+		p.mu.Lock()
+		hung = p.tried.hung
+		p.mu.Unlock()
+	}
 	p.begin(attack{})
 	require.NoError(t, <-answered)
 }

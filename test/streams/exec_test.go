@@ -356,6 +356,7 @@ func (b *bed) stopReading(t *testing.T, p protocol, blocked func()) {
 		}
 	}
 	t.Logf("the client sent %d KiB before it blocked", input.total()>>10)
+	require.Positive(t, input.total())
 	require.Less(t, input.total(), int64(64<<20))
 	blocked()
 	cancel()

@@ -2,9 +2,10 @@
 //
 // # What it does
 //
-// A [Reviewer] authenticates bearer tokens by a TokenReview, and authorizes requests by a
-// SubjectAccessReview. It implements the interfaces of package kubeletapi, whose server stores the
-// results of token reviews. The Reviewer stores decisions about requests.
+// A [Reviewer] authenticates bearer tokens with TokenReviews, and authorizes requests with
+// SubjectAccessReviews. It implements the interfaces TokenReviewer and Authorizer of package
+// kubeletapi. The Server of package kubeletapi caches the results of token reviews, and the
+// Reviewer caches the decisions about requests.
 //
 // # What you supply
 //

@@ -3,9 +3,10 @@
 //
 // # What it does
 //
-// [Connect] returns the configuration of a client of the API server. If the kubeconfig does not
-// exist yet, it requests a client certificate with the credentials of a bootstrap kubeconfig, and
-// writes the kubeconfig. [Client.Run] replaces the certificate before it expires.
+// [Connect] returns a [Client], which has the configuration for clients of the API server. If the
+// kubeconfig can't be used, for example because it does not exist or its certificate has expired,
+// Connect requests a client certificate with the credentials of a bootstrap kubeconfig, and writes
+// the kubeconfig. [Client.Run] replaces the certificate before it expires.
 //
 // A [Server] requests the serving certificate of the node's API and replaces it. [SelfSigned]
 // creates a serving certificate without the API server.
@@ -41,9 +42,10 @@
 //
 // # Goroutines and locking
 //
-// Run blocks until ctx is done, and waits for its goroutines. client-go never stops the goroutine of a
-// client whose certificate is a file, so connect once in a process. All methods are safe for
-// concurrent use; call Run once.
+// [Client.Run] and [Server.Run] block until ctx is done, and wait for their goroutines. Without
+// rotation, Client.Run returns at once. Call Connect only once in a process: client-go starts a
+// goroutine for a client whose certificate is in a file, and never stops this goroutine. All
+// methods are safe for concurrent use; call Run once.
 //
 // # Differences from the kubelet
 //

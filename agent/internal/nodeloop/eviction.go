@@ -52,7 +52,7 @@ func (l *Loop) newEviction() (err error) {
 func (l *Loop) logEvicted(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
 	if err == nil {
 		l.cfg.Logger.Info("evicted a pod", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID,
-			"signal", e.Signal, "took", took.Round(time.Millisecond))
+			"signal", e.Signal, "decided", e.At, "took", took.Round(time.Millisecond))
 	}
 }
 

@@ -249,7 +249,7 @@ func TestAllocators_RestoreWaitsForTheRuntime(t *testing.T) {
 		b.set(newPod("web", "web:1"))
 		time.Sleep(15 * time.Second)
 		require.Empty(t, cpus.log())
-		require.ErrorContains(t, b.Ready(), "the runtime was not listed yet")
+		require.ErrorContains(t, b.Ready(), "the first relist of the runtime is not complete yet")
 		b.awaitRunning("web")
 		require.True(t, strings.HasPrefix(cpus.log(), "restore web with 1 containers, admit web"), cpus.log())
 		require.NoError(t, b.Ready())

@@ -61,9 +61,9 @@ func (l *Loop) withStatus(pod *corev1.Pod) *corev1.Pod {
 	return &p
 }
 
-// Find returns the current definition of a pod. For an admitted pod, this is the admitted
-// definition, and not an edit that waits for admission or was refused. It returns false if the
-// pod has no definition.
+// Find returns the current definition of a pod. For an admitted pod, this is the definition that was
+// admitted: an update is ignored while it waits for admission, and if admission has refused it. Find
+// returns false if the pod has no definition.
 func (l *Loop) Find(uid types.UID) (*corev1.Pod, bool) {
 	r, known := l.record(uid)
 	if !known || len(r.pod.Spec.Containers) == 0 {
@@ -72,8 +72,8 @@ func (l *Loop) Find(uid types.UID) (*corev1.Pod, bool) {
 	return r.pod, true
 }
 
-// Active returns the pods that may use resources of the node, with their newest status. Eviction
-// uses these copies: see admissionView.
+// Active returns copies of the pods that may use resources of the node, with their newest status, for
+// eviction: see admissionView.
 func (l *Loop) Active() []*corev1.Pod {
 	pods := l.running()
 	for i, p := range pods {
@@ -98,7 +98,7 @@ func (l *Loop) Known() map[types.UID]podworker.Known { return l.workers.KnownPod
 // Observed returns the state of each pod in the runtime, in the order of UIDs.
 func (l *Loop) Observed() []*podcache.Status { return l.cache.Statuses() }
 
-// Await waits until the cached state of a pod is at least as new as since, and returns the
+// Await waits until the cached state of a pod is not older than the given time, and returns the
 // state.
 func (l *Loop) Await(ctx context.Context, uid types.UID, since time.Time) (*podcache.Status, error) {
 	return l.cache.GetNewerThan(ctx, uid, since)
@@ -112,20 +112,21 @@ func (l *Loop) RelistedAt() time.Time { return l.pleg.Stats().RelistedAt }
 // runtime. It returns nil if the PLEG is healthy.
 func (l *Loop) Healthy() error { return l.pleg.Healthy() }
 
-// Ready returns nil when every source has called set and the first relist is complete. Only then
-// may the data of pods without a record be removed.
+// Ready returns nil when every source has defined its pods and the first relist is complete. Until
+// then, the loop must not remove the data of pods that it does not know.
 func (l *Loop) Ready() error {
 	errs := []error{l.unanswered()}
 	select {
 	case <-l.listed:
 	default:
-		errs = append(errs, errors.New("the runtime was not listed yet"))
+		errs = append(errs, errors.New("the first relist of the runtime is not complete yet"))
 	}
 	return errors.Join(errs...)
 }
 
-// triggerIfReady starts what waits until [Loop.Ready] returns nil. It is called when the last source
-// has called set, and when the first relist is complete.
+// triggerIfReady triggers housekeeping and an evaluation of the eviction thresholds if [Loop.Ready]
+// returns nil. It is called when the last source has defined its pods, and when the first relist is
+// complete.
 func (l *Loop) triggerIfReady() {
 	if l.Ready() == nil {
 		l.housekeepingLoop.Trigger()
@@ -142,7 +143,7 @@ func (l *Loop) unanswered() error {
 	if ready {
 		return nil
 	}
-	return fmt.Errorf("not every source has defined its pods yet: waiting for %s", cmp.Or(strings.Join(l.merge.UnreadSources(), ", "), "its pods"))
+	return fmt.Errorf("not every source has defined its pods yet: waiting for %s", cmp.Or(strings.Join(l.merge.UnreadSources(), ", "), "the last change to be applied"))
 }
 
 // CleanedUp reports whether a pod has no sandbox, no container and no log left, and is not being

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -13,8 +14,8 @@ import (
 )
 
 // register defines the flags of the command run. The defaults of the flags are the current
-// values of o. The returned map contains the configuration field of each flag that has a
-// field, by the flag's name.
+// values of o. The result maps the name of a flag to its field of a KubeletConfiguration; flags
+// without such a field are not in it.
 func (o *Settings) register(flags *flag.FlagSet) map[string]string {
 	fields := map[string]string{}
 	named := func(name, field string) string {
@@ -33,7 +34,7 @@ func (o *Settings) registerConnections(flags *flag.FlagSet, named func(name, fie
 	flags.StringVar(&o.ContainerRuntimeEndpoint, named("cri-endpoint", "containerRuntimeEndpoint"), o.ContainerRuntimeEndpoint, "CRI runtime to use: embedded (simulated in memory, runs no real containers), auto (the first well-known socket on which a runtime answers), or a unix:// address")
 	flags.StringVar(&o.StaticPodPath, named("manifests", "staticPodPath"), o.StaticPodPath, "folder of pod manifests, in YAML or JSON (default: a set of sample pods)")
 	flags.StringVar(&o.StaticPodURL, named("manifest-url", "staticPodURL"), o.StaticPodURL, "http or https URL of additional pod manifests: a Pod or a PodList")
-	flags.Var(&address{o}, named("listen", "address"), "address and port of the HTTP server; an address other than loopback requires a certificate (--tls-cert-file, --tls-private-key-file), and a token or a CA of clients (--token-file, --client-ca-file)")
+	flags.Var(&address{o}, named("listen", "address"), "address and port of the HTTP server; an address other than loopback requires a certificate (--tls-cert-file, --tls-private-key-file), and a token file or a client CA (--token-file, --client-ca-file)")
 	flags.BoolVar(&o.EnableProfilingHandler, named("enable-pprof", "enableProfilingHandler"), o.EnableProfilingHandler, "serve profiles at /debug/pprof/")
 	flags.StringVar(&o.NodeName, "node-name", "", "name of this node; it is appended to the names of static pods (default: the host name)")
 	flags.StringVar(&o.AgentName, "agent-name", "minimal-agent", "value of the label io.kubeparts.agent on the sandboxes and containers of this agent; the agent ignores sandboxes and containers without this label, unless --take-over is set")
@@ -49,8 +50,8 @@ func (o *Settings) registerAccess(flags *flag.FlagSet, named func(name, field st
 		o.TLSCipherSuites = strings.Split(text, ",")
 		return nil
 	})
-	flags.StringVar(&o.TokenFile, "token-file", "", "file with the token that HTTP clients must send as Authorization: Bearer TOKEN; reloaded when it changes; while the file is missing or empty, every token is refused. With --token-file or --client-ca-file, clients need credentials for all paths except /livez and /; without credentials, the web page at / is empty. --anonymous-auth also opens the paths of --read-only-port")
-	flags.StringVar(&o.Authentication.X509.ClientCAFile, "client-ca-file", o.Authentication.X509.ClientCAFile, "file with the CA certificates that sign client certificates, in PEM; reloaded when it changes; each client with a certificate of this CA may make all requests, including commands in containers; requires --tls-cert-file")
+	flags.StringVar(&o.TokenFile, "token-file", "", "file with the token that HTTP clients must send as Authorization: Bearer TOKEN; reloaded when it changes; while the file is missing or empty, every token is refused. With --token-file or --client-ca-file, clients need credentials for all paths except /livez and /; without credentials, the web page at / is empty. With --anonymous-auth, clients without credentials can also read the paths that --read-only-port serves")
+	flags.StringVar(&o.Authentication.X509.ClientCAFile, "client-ca-file", o.Authentication.X509.ClientCAFile, "file with the CA certificates that sign client certificates, in PEM; reloaded when it changes; each client with a certificate that this CA has signed has full access, including exec in containers; requires --tls-cert-file")
 	flags.BoolVar(&o.Authentication.Anonymous.Enabled, "anonymous-auth", o.Authentication.Anonymous.Enabled, "allow requests without credentials for the paths that --read-only-port serves; requires --token-file or --client-ca-file")
 	flags.StringVar(&o.HealthzBindAddress, named("healthz-bind-address", "healthzBindAddress"), o.HealthzBindAddress, "IP address for --healthz-port")
 	flags.Var((*number)(&o.HealthzPort), named("healthz-port", "healthzPort"), "port that only serves /healthz, /livez and /readyz, without TLS and without credentials, such as 10248; 0: no such port")
@@ -58,7 +59,7 @@ func (o *Settings) registerAccess(flags *flag.FlagSet, named func(name, field st
 }
 
 func (o *Settings) registerPods(flags *flag.FlagSet, named func(name, field string) string) {
-	flags.BoolVar(&o.StopPods, "stop-pods", false, "stop and remove all pods when the agent exits, each within its own grace period; without this flag and --shutdown-grace-period, the pods keep running, and the agent adopts them when it is started again")
+	flags.BoolVar(&o.StopPods, "stop-pods", false, "stop and remove all pods when the agent exits, each within its own grace period; if neither this flag nor --shutdown-grace-period is set, the pods keep running, and the agent manages them again when it is started again")
 	flags.DurationVar(&o.ShutdownGracePeriod.Duration, named("shutdown-grace-period", "shutdownGracePeriod"), o.ShutdownGracePeriod.Duration, "stop all pods within this time when the agent exits, as a kubelet does when its node shuts down; the pods start again when the agent is started again; 0 leaves the pods running")
 	flags.DurationVar(&o.ShutdownGracePeriodCriticalPods.Duration, named("shutdown-grace-period-critical-pods", "shutdownGracePeriodCriticalPods"), o.ShutdownGracePeriodCriticalPods.Duration, "part of --shutdown-grace-period that is reserved for critical pods, which are stopped last")
 	flags.BoolVar(&o.TakeOver, "take-over", false, "treat every pod in the runtime that has the kubelet's labels as a pod of this agent, and remove the pods that no manifest defines")
@@ -92,7 +93,7 @@ func (o *Settings) registerHousekeeping(flags *flag.FlagSet, named func(name, fi
 	pairs(&o.EvictionHard, "<", eviction.ParseThresholdFlag, named("eviction-hard", "evictionHard"), "evict pods at once when less than this is available, such as memory.available<100Mi,nodefs.available<10%; an empty value disables hard eviction; the default has the kubelet's thresholds")
 	pairs(&o.EvictionSoft, "<", eviction.ParseThresholdFlag, named("eviction-soft", "evictionSoft"), "evict pods when less than this was available for the time in --eviction-soft-grace-period, such as memory.available<300Mi (default: no soft eviction)")
 	pairs(&o.EvictionSoftGracePeriod, "=", eviction.ParseSettingFlag, named("eviction-soft-grace-period", "evictionSoftGracePeriod"), "how long a threshold of --eviction-soft must be crossed before pods are evicted, such as memory.available=1m30s; required for each signal of --eviction-soft")
-	pairs(&o.EvictionMinimumReclaim, "=", eviction.ParseSettingFlag, named("eviction-minimum-reclaim", "evictionMinimumReclaim"), "evict pods until this much more than the threshold of the signal is available, such as imagefs.available=2Gi")
+	pairs(&o.EvictionMinimumReclaim, "=", eviction.ParseSettingFlag, named("eviction-minimum-reclaim", "evictionMinimumReclaim"), "once a threshold is crossed, evict pods until the available amount exceeds the threshold by this much, such as imagefs.available=2Gi")
 	flags.DurationVar(&o.EvictionPressureTransitionPeriod.Duration, named("eviction-pressure-transition-period", "evictionPressureTransitionPeriod"), o.EvictionPressureTransitionPeriod.Duration, "how long a pressure condition of the node stays true after its threshold is no longer crossed")
 	flags.Var((*number)(&o.EvictionMaxPodGracePeriod), named("eviction-max-pod-grace-period", "evictionMaxPodGracePeriod"), "maximum grace period, in seconds, of pods that are evicted for --eviction-soft; -1: use the pod's own grace period")
 	flags.Var((*number)(&o.ImageGCHighThresholdPercent), named("image-gc-high-threshold", "imageGCHighThresholdPercent"), "delete unused images when the image file system is at least this full, in percent")
@@ -144,7 +145,7 @@ func (n *number) String() string { return strconv.Itoa(int(*n)) }
 func (n *number) Set(text string) error {
 	v, err := strconv.ParseInt(text, 0, 32)
 	if err != nil {
-		return fmt.Errorf("must be a whole number")
+		return fmt.Errorf("must be a whole number between %d and %d", math.MinInt32, math.MaxInt32)
 	}
 	*n = number(v)
 	return nil

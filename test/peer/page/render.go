@@ -148,7 +148,7 @@ func readmeLine(results []result) string {
 		scenarios += r.Scenarios
 		facts += r.Facts
 	}
-	return fmt.Sprintf("Each decision is [compared with the kubelet's own packages](docs/how-we-know.md): %s facts in %s random scenarios. Every difference is listed and explained.",
+	return fmt.Sprintf("Each decision is [compared with the kubelet's own packages](docs/how-we-know.md): %s compared values in %s random scenarios. Every difference is listed and explained.",
 		thousands(facts), thousands(scenarios))
 }
 

@@ -46,7 +46,8 @@ func (p *program) serverConfig() (kubeletapi.Config, error) {
 	return cfg, err
 }
 
-// serveLogs adds the endpoints of the node's logs.
+// serveLogs enables the endpoints about logs that the settings permit: /debug/flags/v, /logs/ and the
+// query of the journal.
 func (p *program) serveLogs(cfg *kubeletapi.Config) {
 	if p.opts.EnableDebugFlagsHandler {
 		cfg.LogLevel = p.level
@@ -59,9 +60,10 @@ func (p *program) serveLogs(cfg *kubeletapi.Config) {
 	}
 }
 
-// access returns the users and the serving certificate of the kubelet API. The serving certificate
-// is the file tlsCertFile. If tlsCertFile is not set, the cluster issues the certificate with
-// serverTLSBootstrap, and otherwise the agent signs the certificate itself.
+// access returns the settings for TLS, authentication and authorization of the kubelet API. The
+// serving certificate is the file tlsCertFile. If tlsCertFile is not set and serverTLSBootstrap is
+// true, the agent requests a certificate from the cluster. If neither is set, the agent creates a
+// self-signed certificate.
 func (p *program) access() (a kubeletapi.Access, err error) {
 	o := p.opts
 	a = kubeletapi.Access{CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, ClientCAFile: o.Authentication.X509.ClientCAFile}
@@ -92,7 +94,7 @@ func (p *program) access() (a kubeletapi.Access, err error) {
 		a.TokenReviewer, a.TokenCacheTTL = reviewer, o.Authentication.Webhook.CacheTTL.Duration
 	}
 	if !a.Authenticates() {
-		return a, errors.New("authentication: want x509.clientCAFile or webhook.enabled, because otherwise no client could use the kubelet API")
+		return a, errors.New("set authentication.x509.clientCAFile or authentication.webhook.enabled: without both, no client could use the kubelet API")
 	}
 	a.Anonymous = o.Authentication.Anonymous.Enabled
 	if o.Authorization.Mode == kubeletconfig.Webhook {

@@ -25,14 +25,15 @@ import (
 )
 
 const (
-	// agentName is the name of the agents, and the start of the user agents of their clients.
+	// agentName is the name of each agent. The header User-Agent of its clients is agentName/NODE.
 	agentName = "hollow-nodes"
-	// version is the version that the nodes report. Clients compare it with versions of Kubernetes.
+	// version is the version that the nodes report. It begins with a version of Kubernetes, because
+	// clients parse it.
 	version = "v1.36.0+kubeparts"
-	// clusterDNS is the address of the DNS server in the configuration of pods, which no process
-	// uses.
+	// clusterDNS is the DNS server in the DNS configuration of pods. No process uses it, because the
+	// containers are simulated.
 	clusterDNS = "192.0.2.53"
-	// podNetworkBits is the length of the prefix of the network of a node's pods.
+	// podNetworkBits is the prefix length of a node's pod CIDR.
 	podNetworkBits = 22
 )
 
@@ -42,12 +43,12 @@ type shared struct {
 
 	credentials *rest.Config
 	newClient   clientFunc
-	dir         string // folder of the nodes' folders
+	dir         string // contains the root folder of each node
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 	log         *slog.Logger
 }
 
-// hollowNode is an agent on a runtime in memory, as a node of the cluster.
+// hollowNode is a node of the cluster. Its agent uses a simulated runtime in memory.
 type hollowNode struct {
 	name    string
 	cluster *cluster.Cluster
@@ -97,8 +98,8 @@ func (s *shared) newNode(index int) (*hollowNode, error) {
 	return n, err
 }
 
-// clients returns the clients of a node. Their rate limits are those of a kubelet. They share
-// connections.
+// clients returns the clients of a node. Their rate limits are those of a kubelet. The clients of all
+// nodes share connections, because client-go caches them.
 func (s *shared) clients(name string) (main, heartbeats, events kubernetes.Interface, err error) {
 	var errs []error
 	with := func(qps, burst int32) kubernetes.Interface {
@@ -132,7 +133,7 @@ func (s *shared) host(runtime *fakecri.Node, index int) *host.Host {
 	return h
 }
 
-// podNetwork returns the network of a node's pods, a part of 10.0.0.0/8.
+// podNetwork returns the pod CIDR of a node, a part of 10.0.0.0/8.
 func podNetwork(index int) netip.Prefix {
 	n := index << (32 - podNetworkBits)
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), podNetworkBits)

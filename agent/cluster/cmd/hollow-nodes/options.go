@@ -117,7 +117,7 @@ func (o *options) parseFlags(args []string, usage io.Writer) (problems []error, 
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(usage)
-		fmt.Fprintln(usage, "hollow-nodes runs nodes of a Kubernetes cluster that run no containers. Flags:")
+		fmt.Fprintln(usage, "hollow-nodes adds simulated nodes to a Kubernetes cluster: their pods have statuses, but no containers. Flags:")
 		flags.PrintDefaults()
 	case err != nil:
 		err = errors.Join(append(problems, fmt.Errorf("%w (--help lists the flags)", err))...)

@@ -73,6 +73,7 @@ func TestHollowPod_NeedsNoMachine(t *testing.T) {
 	require.Nil(t, s.RuntimeClassName)
 	require.Empty(t, s.ResourceClaims)
 	require.Nil(t, s.EphemeralContainers[0].SecurityContext)
+	require.Len(t, s.Volumes, len(before.Spec.Volumes))
 	require.Equal(t, before.Spec.Volumes[:2], s.Volumes[:2])
 	for _, v := range s.Volumes[2:] {
 		require.Equal(t, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, v.VolumeSource)
@@ -84,6 +85,7 @@ func TestHollowPod_NeedsNoMachine(t *testing.T) {
 	require.Empty(t, main.Resources.Claims)
 	require.Equal(t, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}, main.Resources.Requests)
 	require.Equal(t, main.Resources.Requests, main.Resources.Limits)
+	require.Len(t, main.VolumeMounts, len(before.Spec.Containers[0].VolumeMounts))
 	for _, m := range main.VolumeMounts {
 		require.Empty(t, m.SubPath+m.SubPathExpr)
 	}
