@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -118,7 +117,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, handler http.
 		DisableGeneralOptionsHandler: true,
 		// Streams end when ctx is done.
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    log.New(serverLog{s.cfg.Logger}, "", 0),
+		ErrorLog:    slog.NewLogLogger(serverLog{s.cfg.Logger.Handler()}, slog.LevelDebug),
 	}
 	server.Protocols.SetHTTP1(true) // HTTP/2 allows many requests per connection, but only connections are limited
 	stopped := make(chan error, 1)
@@ -151,19 +150,24 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, handler http.
 	return shutdown
 }
 
-// serverLog logs the messages of net/http: panics of handlers as errors, and disconnected clients and
-// failed handshakes as debug messages.
-type serverLog struct{ *slog.Logger }
+// serverLog handles the messages of net/http, which have the level Debug: disconnected clients and
+// failed handshakes. A panic of a handler gets the level Error.
+type serverLog struct{ slog.Handler }
 
-// Write logs one message.
-func (l serverLog) Write(message []byte) (int, error) {
-	text := strings.TrimSpace(string(message))
-	if strings.HasPrefix(text, "http: panic serving") {
-		l.Error("panic while serving a request", "panic", text)
-	} else {
-		l.Debug(text)
+// Enabled implements [slog.Handler].
+func (h serverLog) Enabled(ctx context.Context, _ slog.Level) bool {
+	return h.Handler.Enabled(ctx, slog.LevelError)
+}
+
+// Handle implements [slog.Handler].
+func (h serverLog) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "http: panic serving") {
+		r.Level = slog.LevelError
 	}
-	return len(message), nil
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // Handler returns the handler of all endpoints. The handler does not check users and hosts,

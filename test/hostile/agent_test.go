@@ -56,7 +56,7 @@ func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.tail = append(o.tail, p...)
-	if sign := "panic while serving a request"; bytes.Contains(p, []byte(sign)) { // of package kubeletapi
+	if sign := "panic serving"; bytes.Contains(p, []byte(sign)) { // a panic of an HTTP handler
 		o.bad = sign
 	}
 	if extra := len(o.tail) - tailBytes; extra > tailBytes {
