@@ -159,6 +159,8 @@ func TestAgent_RunsPodsWithoutTheAPIServer(t *testing.T) {
 // A drain evicts the pods of the node, and a new pod runs only after the node is uncordoned.
 func TestNode_Drain(t *testing.T) {
 	inNamespace(t)
+	awaitScheduler(t)
+	t.Cleanup(func() { uncordon(t) }) // if the test fails
 	apply(t, `
 apiVersion: apps/v1
 kind: Deployment
@@ -185,6 +187,8 @@ spec:
 // the other pod until its timeout, and succeeds when the budget is deleted.
 func TestNode_DrainWaitsForABudget(t *testing.T) {
 	inNamespace(t)
+	awaitScheduler(t)
+	t.Cleanup(func() { uncordon(t) }) // if the test fails
 	apply(t, `
 apiVersion: apps/v1
 kind: Deployment

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -323,6 +324,24 @@ func awaitField(t *testing.T, object, path, want string) {
 		out, err := kubectl(t.Context(), "", "-n", namespace(t), "get", object, "-o", "jsonpath={"+path+"}")
 		return err == nil && out == want
 	})
+}
+
+// awaitScheduler waits until the scheduler knows the node as it is now: after a restart of the API server,
+// the scheduler may watch pods again before it watches nodes again.
+func awaitScheduler(t *testing.T) {
+	t.Helper()
+	seen := strconv.FormatInt(time.Now().UnixNano(), 10)
+	run(t, "label", "node", bed.env["NODE_NAME"], "--overwrite", "kubeparts.test/seen="+seen)
+	apply(t, shell("scheduled", "sleep 1000")+"  nodeSelector: {kubeparts.test/seen: \""+seen+"\"}\n")
+	awaitField(t, "pod/scheduled", ".status.phase", "Running")
+	run(t, "delete", "pod", "scheduled", "--now")
+}
+
+// uncordon lets the scheduler bind pods to the node again.
+func uncordon(t *testing.T) {
+	t.Helper()
+	_, err := kubectl(context.WithoutCancel(t.Context()), "", "uncordon", bed.env["NODE_NAME"])
+	require.NoError(t, err)
 }
 
 // awaitGone waits until an object does not exist.
