@@ -55,7 +55,7 @@ func TestHTTP_StalledBodyIsAFailure(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, prober.Failed, r.Outcome)
 		require.Equal(t, want, r.Result)
-		require.Less(t, time.Since(began), 3*time.Second, "the run must end after one timeout, not after three")
+		require.Less(t, time.Since(began), 2*time.Second, "the run must end after one timeout, not after three")
 	}
 	require.Len(t, asked, 2)
 }

@@ -172,9 +172,9 @@
 //     of the pod's spec, the status of the containers shows it, not only an
 //     event as in the kubelet. In such a sync, no image of the pod is pulled,
 //     and no sandbox and no container is created.
-//   - Volumes that can't be mounted are mounted again after half a second, one
-//     second and so on up to 8 seconds, and then in each sync, about every ten
-//     seconds. The times in the kubelet grow up to two minutes.
+//   - A failed mount of volumes is tried again after half a second, one second
+//     and so on, up to ten seconds. In the kubelet, the delays grow up to two
+//     minutes.
 //   - While the network of the runtime is not ready, only the creation of a
 //     sandbox waits, and the status of the containers shows the reason. The
 //     kubelet also restarts no container of a pod that has a sandbox.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/backoff"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
@@ -30,8 +31,8 @@ const (
 	// firstMountWait is the delay before a failed mount is tried again for the first time, as in the
 	// kubelet (exponentialbackoff of its volume manager).
 	firstMountWait = 500 * time.Millisecond
-	// maxMountWait is the longest such delay. After it, the usual delay of a failed sync applies.
-	maxMountWait = 8 * time.Second
+	// lastMountWait is the longest such delay.
+	lastMountWait = 10 * time.Second
 )
 
 // prepareNode prepares on the node what the pod's containers need, once per
@@ -65,36 +66,32 @@ func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	}
 	if t.cfg.Volumes != nil {
 		var err error
-		t.volumes, t.readOnly, err = t.cfg.Volumes.Mount(ctx, t.pod)
-		wait := t.nextMountWait(t.pod.UID, err)
-		if err != nil {
-			err = t.mountFailed(ctx, a, err)
-			if wait > 0 {
-				err = &podworker.RetryError{At: t.cfg.Clock.Now().Add(wait), Err: err}
-			}
-			return err
+		if t.volumes, t.readOnly, err = t.cfg.Volumes.Mount(ctx, t.pod); err != nil {
+			return t.retryMount(ctx, t.mountFailed(ctx, a, err))
 		}
+		t.forgetMountWait(t.pod.UID)
 	}
 	t.sandbox = t.plannedSandbox(a)
 	return nil
 }
 
-// nextMountWait returns the delay before a failed mount of the pod's volumes is tried again. The delay
-// doubles with each failure in a row. The result is zero if the mount succeeded (err is nil), and if
-// the delay would exceed maxMountWait.
-func (r *Runner) nextMountWait(uid types.UID, err error) time.Duration {
+// retryMount returns err with the time at which a failed mount is tried again. The delay doubles with
+// each failure in a row. A sync that was cancelled does not count.
+func (t *podSync) retryMount(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	wait := backoff.Next(t.mountWaits[t.pod.UID], firstMountWait, lastMountWait)
+	t.mountWaits[t.pod.UID] = wait
+	return &podworker.RetryError{At: t.cfg.Clock.Now().Add(wait), Err: err}
+}
+
+func (r *Runner) forgetMountWait(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
-		delete(r.mountWaits, uid)
-		return 0
-	}
-	wait := max(firstMountWait, 2*r.mountWaits[uid])
-	if wait > maxMountWait {
-		return 0
-	}
-	r.mountWaits[uid] = wait
-	return wait
+	delete(r.mountWaits, uid)
 }
 
 // prepareFailed records, in an event and for the pod's status, why no container

@@ -182,15 +182,13 @@ func TestSyncPod_FailedMountIsRepeatedSoon(t *testing.T) {
 		for range 6 {
 			err := s.sync(pod)
 			require.ErrorContains(t, err, "no such Secret")
-			var wait time.Duration
-			if retry, ok := errors.AsType[*podworker.RetryError](err); ok {
-				wait = retry.At.Sub(s.clock.Now())
-			}
-			all = append(all, wait)
+			retry, ok := errors.AsType[*podworker.RetryError](err)
+			require.True(t, ok, "%v", err)
+			all = append(all, retry.At.Sub(s.clock.Now()))
 		}
 		return all
 	}
-	want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 0}
+	want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 10 * time.Second}
 	require.Equal(t, want, waits())
 	s.volumes.err = nil
 	require.NoError(t, s.sync(pod))
@@ -198,6 +196,11 @@ func TestSyncPod_FailedMountIsRepeatedSoon(t *testing.T) {
 	require.Equal(t, want, waits())
 	s.runner.Forget(pod.UID)
 	require.Equal(t, want, waits())
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.runner.SyncPod(cancelled, podworker.SyncRequest{Pod: pod, Status: s.look(pod.UID)})
+	_, retry := errors.AsType[*podworker.RetryError](err)
+	require.False(t, retry, "a cancelled sync does not count: %v", err)
 }
 
 // The reason is the one that a container of such a pod has before its first start.
