@@ -237,22 +237,22 @@ func (a *Agent) lockRoot() (unlock func() error, err error) {
 	return filelock.Lock(filepath.Join(a.cfg.Root, "lock"))
 }
 
-// StopPods stops all pods. It returns nil when no container runs and the statuses of the pods
-// are published. It returns an error if a pod does not end in time: within the period of its
-// priority in how or, if how is zero, within the longest grace period of all pods plus one
-// minute. From this call until Run returns, no pod is admitted and the node is not ready.
+// StopPods stops all pods. It returns nil when no container runs and the statuses of the pods are
+// published. It returns an error if a pod does not end in time. The argument how has the time for
+// each priority. If how is zero, the time is the longest grace period of all pods plus one minute.
+// From the start of this call until Run returns or ctx is cancelled, the agent admits no pod, and
+// the node is not ready.
 //
-// If ctx is cancelled first, for example because the shutdown of the machine was cancelled, the
-// agent continues: the node becomes ready again, pods that were not stopped yet keep running,
-// and static pods that StopPods has ended start again.
+// If ctx is cancelled before all pods are stopped, the agent continues. The node becomes ready
+// again, pods that were not stopped yet keep running, and static pods that StopPods has ended start
+// again. For example, cancel ctx when the shutdown of the machine is cancelled.
 //
 // If how is zero, StopPods stops all pods at the same time, each with its own grace period, and
-// removes all data of the pods. Otherwise, StopPods stops the pods in the order of their
-// priority, with the grace periods in how. It does not remove the logs and exited containers of
-// these pods.
+// removes all data of the pods. Otherwise, StopPods stops the pods in the order of their priority,
+// with the grace periods in how. In this case, StopPods does not remove the logs and exited
+// containers of the pods.
 //
-// Call StopPods while Run runs. The context of Run must not be done before StopPods has
-// returned:
+// Call StopPods while Run runs. Cancel the context of Run only after StopPods has returned:
 //
 //	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 //	defer stop()
@@ -280,9 +280,9 @@ func (a *Agent) StopPods(ctx context.Context, how podworker.ShutdownConfig) erro
 	return fmt.Errorf("agent: stop pods: %w", err)
 }
 
-// Kill stops a pod permanently, as an eviction does, and returns when none of the pod's
-// containers runs. It returns an error if the pod is unknown or if ctx is done first. If ctx is
-// done first, the pod is still stopped.
+// Kill stops a pod permanently, as an eviction does, and returns when none of the pod's containers
+// runs. It returns an error if the pod is unknown or if ctx is done first. If ctx is done first,
+// the agent still stops the pod.
 func (a *Agent) Kill(ctx context.Context, pod types.UID, how podworker.KillOptions) error {
 	if err := a.pods.Kill(ctx, pod, how); err != nil {
 		return fmt.Errorf("agent: kill pod %s: %w", pod, err)
@@ -290,12 +290,12 @@ func (a *Agent) Kill(ctx context.Context, pod types.UID, how podworker.KillOptio
 	return nil
 }
 
-// Sync informs the agent that something on which the given pods depend has changed: an object, a
-// device, a credential, or the status of a pod at the API server. The agent repeats the
-// admission of refused static pods and refused edits, syncs admitted pods, and publishes the
-// status of each given pod again. Sync never blocks. Every callback of [Config] except
-// NodeStatus may call Sync. But if a sink calls Sync for a pod in each Publish of that pod, the
-// agent publishes the pod's status without end. Before Run, Sync has no effect.
+// Sync informs the agent that a dependency of the given pods has changed. A dependency is an
+// object, a device, a credential, or the status of a pod at the API server. The agent repeats the
+// admission of refused static pods and refused edits, syncs admitted pods, and publishes the status
+// of each given pod again. Sync never blocks. Every callback of [Config] except NodeStatus may call
+// Sync. But if a sink calls Sync for a pod in each Publish of that pod, the agent publishes the
+// pod's status without end. Before Run, Sync has no effect.
 func (a *Agent) Sync(pods ...types.UID) { a.pods.Sync(pods...) }
 
 // SyncAll does the same as [Agent.Sync], for all pods. It also triggers a new computation of the

@@ -32,7 +32,7 @@ import (
 const DefaultMaxPods = 110
 
 // Config configures an [Agent]. The zero value of an optional field means its default. The agent
-// retains the values to which the fields refer, so they must not be modified after [New].
+// retains the values to which the fields refer. Do not modify these values after [New].
 type Config struct {
 	// Name is the value of the label io.kubeparts.agent on each sandbox and container that this
 	// agent creates. Agents that share a runtime must have different names. Name must be a valid
@@ -43,8 +43,9 @@ type Config struct {
 	NodeName string
 	// Runtime is the container runtime. Required.
 	Runtime Runtime
-	// Sources define the pods of the node. The agent stops a pod that no source defines only
-	// after every source has called set. If two sources define the same pod, the agent uses the
+	// Sources define the pods of the node. When a source no longer defines a pod, the agent stops
+	// the pod at once. A pod of an earlier agent that no source has defined yet keeps running until
+	// every source has called set. If two sources define the same pod, the agent uses the
 	// definition of the source that defined the pod first. Required.
 	Sources []Source
 
@@ -88,12 +89,12 @@ type Config struct {
 	// MaxNodeImages is the maximum number of images in the node's status. Default
 	// nodestatus.DefaultMaxImages; a negative number means all images.
 	MaxNodeImages int
-	// NodeStatus modifies the node that [Agent.Node] returns and that admission uses. For
-	// example, it adds extended resources, labels, conditions or ports. The agent calls
-	// NodeStatus each time that it computes the node, with a copy that NodeStatus may modify.
-	// NodeStatus must not do I/O or call methods of the Agent. Call [Agent.SyncAll] when the
-	// changes that NodeStatus makes have become outdated. Extended resources also need an
-	// allocator: if Allocators is empty, the agent refuses pods that request them. Optional.
+	// NodeStatus modifies the node that [Agent.Node] returns and that admission uses. For example,
+	// it adds extended resources, labels, conditions or ports. The agent calls NodeStatus each time
+	// that it computes the node, with a copy that NodeStatus may modify. NodeStatus must not do I/O
+	// or call methods of the Agent. Call [Agent.SyncAll] when NodeStatus would make other changes
+	// than in its last call. Extended resources also need an allocator: if Allocators is empty, the
+	// agent refuses pods that request them. Optional.
 	NodeStatus func(*corev1.Node)
 	// Version is the version of the agent. The node's status reports it as kubeletVersion.
 	// Optional.

@@ -28,11 +28,11 @@
 //
 // # What you supply
 //
-// You supply the name of the agent, the name of the node, a [Runtime], and the [Source]s of
-// pods. A fakecri.Node is a runtime in memory. The Client of package agent/cri connects to a
-// real runtime. All other fields of the Config are optional. If [Config].Root and
-// [Config].PodLogs are set, pods have volumes, hosts files and logs, and a restarted agent
-// restores its state.
+// You supply the name of the agent, the name of the node, a [Runtime], and the [Source]s of pods. A
+// fakecri.Node is a runtime in memory. The Client of package agent/cri connects to a real runtime.
+// All other fields of the Config are optional. If [Config].Root is set, pods have volumes and hosts
+// files, and a restarted agent restores its state. If [Config].PodLogs is set, containers have
+// logs.
 //
 // To change what the agent does, set fields of the Config: sources, cluster lookups, a status
 // sink, admission handlers, allocators (devices, CPUs), volume plugins, credential providers,
@@ -42,11 +42,12 @@
 //
 // # What it guarantees
 //
-//  1. The agent manages only sandboxes and containers that are labelled with its Name, unless
-//     [Config].TakeOver is set.
-//  2. The agent stops a pod that no source defines only after every source has called set. The
-//     exception is [Agent.StopPods], which may also stop and remove pods that no source has
-//     defined yet. The agent removes the data of pods only after the first relist is complete.
+//  1. The agent manages only sandboxes and containers that are labelled with its Name. With
+//     [Config].TakeOver, it manages all pods of the runtime.
+//  2. When a source no longer defines a pod, the agent stops the pod at once. A pod of an earlier
+//     agent that no source has defined yet keeps running until every source has called set. The
+//     exception is [Agent.StopPods], which may stop and remove such pods too. The agent removes the
+//     data of pods only after the first relist is complete.
 //  3. The agent adopts a pod that runs when the agent starts: the containers of the pod keep
 //     running, and its last reported status stays valid. A pod that has ended does not run
 //     again. But a static pod goes through admission again if an earlier agent has refused it,
@@ -56,8 +57,8 @@
 //  5. An admission handler or an allocator that hangs delays only other admissions and the
 //     release of allocations. [Agent.Health] names the handler or the allocator.
 //  6. A refused edit of a pod does not stop the running version of the pod.
-//  7. An allocation is released exactly once: when the pod has ended, or when a later allocator
-//     has refused the pod.
+//  7. The agent releases an allocation exactly once: when the pod has ended, or when a later
+//     allocator has refused the pod.
 //  8. A process can run any number of agents, and they share nothing.
 //
 // # Goroutines and locking
@@ -89,8 +90,9 @@
 //     a pod waits forever.
 //   - A pod of the API server can't make itself static by an annotation: the name of its source
 //     determines whether a pod is static.
-//   - After 30 seconds, the context of an admission handler is canceled, and the pod is refused when
-//     the handler returns. The kubelet waits for the handler, and does nothing else meanwhile.
+//   - After 30 seconds, the agent cancels the context of an admission handler. When the handler
+//     returns, the agent refuses the pod. The kubelet waits for the handler, and does nothing else
+//     meanwhile.
 //
 // Each manager lists its own differences.
 //

@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// recorder passes events to an [EventRecorder]. It replaces pods and nodes with object
-// references, because the recorder of client-go needs the kind of an object, and typed objects
-// don't have a kind.
+// recorder passes events to an [EventRecorder]. It replaces pods and nodes with object references.
+// The recorder of client-go needs the kind of an object, and typed objects don't have a kind.
 type recorder struct{ to EventRecorder }
 
 // Eventf records an event without annotations.

@@ -18,10 +18,10 @@ import (
 	"github.com/kubeparts/kubeparts/pleg"
 )
 
-// Runtime has the methods of cri.RuntimeService and cri.ImageManagerService that the agent
-// calls. The Client of package agent/cri and fakecri.Node implement Runtime. A method for an
-// optional call returns the gRPC code Unimplemented if the runtime does not support the call, as
-// CRI defines. To change single methods of a Runtime, embed the Runtime in a struct.
+// Runtime has the methods of cri.RuntimeService and cri.ImageManagerService that the agent calls.
+// The Client of package agent/cri and fakecri.Node implement Runtime. If the runtime does not
+// support an optional call, the method for the call returns the gRPC code Unimplemented, as CRI
+// defines. To change single methods of a Runtime, embed the Runtime in a struct.
 type Runtime interface {
 	RuntimeInfo
 	PodRuntime
@@ -61,11 +61,11 @@ type NodeRuntime interface {
 // Pods of the source named "api" ([podspec.SourceAPI]) behave as pods of an API server: if
 // admission refuses such a pod, its phase becomes Failed, and it never runs. Pods of all other
 // sources are static pods: if admission refuses a static pod, the agent tries again when the node
-// has changed. Static pods are critical unless [Config].StaticPods is [OrdinaryStaticPods]. The
-// agent stops a pod that has a deletion timestamp. A source must not return mirror pods.
+// has changed. If [Config].StaticPods is [CriticalStaticPods], static pods are critical. The agent
+// stops a pod that has a deletion timestamp. A source must not return mirror pods.
 //
-// A pod must have a UID, a namespace, a name and at least one container. The UID and all names
-// must be ones that an API server accepts. The agent ignores an invalid pod, and the check "sources" of
+// A pod must have a UID, a namespace, a name and at least one container. The UID and all names must
+// be valid in an API server. The agent ignores an invalid pod, and the check "sources" of
 // [Agent.Health] names the missing or invalid fields. The agent does not set the default values
 // that the API server sets. Package podsource sets them for manifests.
 type Source struct {
@@ -73,12 +73,12 @@ type Source struct {
 	// of each pod to Name. The agent replaces any other value, so that no pod of an API server can
 	// make itself static. Two sources must not have the same Name. Required.
 	Name string
-	// Run calls set with all pods of the source as soon as Run knows the pods, and again
-	// whenever the pods have changed, until ctx is done. The function set compares the pods with
-	// the pods of the previous call, and never blocks. A pod with the same pointer as in the
-	// previous call counts as unchanged. Run must not call set concurrently, and must not modify
-	// the slice or the pods after the call. If Run returns before ctx is done, [Agent.Run] returns
-	// an error that names the source. Required.
+	// Run calls set with all pods of the source: first as soon as Run knows the pods, and then
+	// after each change of the pods. Run returns when ctx is done. The function set compares the
+	// pods with the pods of the previous call, and never blocks. If a pod has the same pointer as
+	// in the previous call, set treats the pod as unchanged. Run must not call set concurrently,
+	// and must not modify the slice or the pods after the call. If Run returns before ctx is done,
+	// [Agent.Run] returns an error that names the source. Required.
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }
 
@@ -90,15 +90,16 @@ type Cluster struct {
 	// and taints of this node. Node may call [Agent.Node]. If Node is nil or returns an error,
 	// admission uses the result of [Agent.Node].
 	Node func(context.Context) (*corev1.Node, error)
-	// FreshNode gets the node from the API server. Admission calls it if the node in the cache
-	// does not have the labels that a pod selects, because the scheduler may have used newer
-	// labels. Default: Node.
+	// FreshNode gets the node from the API server. Admission calls FreshNode if the node in the
+	// cache does not have the labels that a pod selects. The scheduler may have used newer labels.
+	// Default: Node.
 	FreshNode func(context.Context) (*corev1.Node, error)
 	// Objects finds ConfigMaps and Secrets. The agent calls the method Release when a pod is
-	// completely removed, but not when [Agent.Run] returns, because the pods keep running: your
-	// program must then stop the watches of its Objects itself. When a ConfigMap or Secret has
-	// changed, your program must call [Agent.Sync] for the pods that use it. If nil, environment
-	// variables that refer to ConfigMaps or Secrets behave as if these objects did not exist.
+	// completely removed. When [Agent.Run] returns, the pods keep running, so the agent does not
+	// call Release. Your program must then stop the watches of its Objects itself. When a ConfigMap
+	// or Secret has changed, your program must call [Agent.Sync] for the pods that use it. If nil,
+	// environment variables that refer to ConfigMaps or Secrets behave as if these objects did not
+	// exist.
 	Objects podspec.Objects
 	// Tokens requests tokens of service accounts.
 	Tokens podspec.TokenFunc

@@ -263,6 +263,6 @@ func TestAgent_RootIsLocked(t *testing.T) {
 		c.Name = "two"
 		second, err := agent.New(c)
 		require.NoError(t, err)
-		require.ErrorContains(t, second.Run(t.Context()), "another agent uses it")
+		require.ErrorContains(t, second.Run(t.Context()), "another agent uses this folder")
 	})
 }

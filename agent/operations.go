@@ -17,8 +17,8 @@ var ErrNotRestartable = podloop.ErrNotRestartable
 // ErrInvalidImageName is returned by [Agent.Pull] for a name that is not the name of an image.
 var ErrInvalidImageName = podloop.ErrInvalidImageName
 
-// Restart requests a restart of a pod: the agent stops the pod's containers within their grace
-// period, and starts all of them again in a new sandbox, whatever their restart policies are. The
+// Restart requests a restart of a pod. The agent stops the pod's containers within their grace
+// period, and starts all of them again in a new sandbox. Their restart policies have no effect. The
 // pod keeps its UID, its volumes and its allocations, and the restart counts of its containers
 // increase. The restart ends the back-offs of the containers. The back-offs of image pulls
 // continue.

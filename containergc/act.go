@@ -136,8 +136,8 @@ func (m *Manager) endRemoval(id string) {
 	delete(m.removing, id)
 }
 
-// isBlocked reports whether the object of d must not be removed now, because another object
-// that needs it was not removed, or because its pod needs it again.
+// isBlocked reports whether the object of d must not be removed now: another object that needs
+// this object was not removed, or the pod needs this object again.
 func (t *task) isBlocked(d *Decision) bool {
 	switch d.Kind {
 	case KindContainer:
@@ -173,7 +173,7 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	case KindContainer:
 		if mustStop(d) {
 			if err := t.stop(ctx, d); err != nil {
-				return fmt.Errorf("stop before removal: %w", err)
+				return fmt.Errorf("stop the container before its removal: %w", err)
 			}
 			d.container.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		}
@@ -181,7 +181,7 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	case KindSandbox:
 		// A sandbox that is not ready may still have its network.
 		if err := t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.StopPodSandbox(ctx, d.ID) }); err != nil {
-			return fmt.Errorf("stop before removal: %w", err)
+			return fmt.Errorf("stop the sandbox before its removal: %w", err)
 		}
 		return t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.RemovePodSandbox(ctx, d.ID) })
 	case KindLogs:
@@ -229,7 +229,7 @@ func (m *Manager) preStop(ctx context.Context, d *Decision) {
 	ctx, cancel := context.WithTimeout(ctx, d.container.StopGrace)
 	defer cancel()
 	if err := m.cfg.PreStop(ctx, *d.container); err != nil {
-		m.cfg.Logger.ErrorContext(ctx, "preStop hook failed", "container", d.Name, "containerID", d.ID, "pod", d.Namespace+"/"+d.Pod, "err", err)
+		m.cfg.Logger.ErrorContext(ctx, "preStop hook of a container failed, the container is stopped anyway", "container", d.Name, "containerID", d.ID, "pod", d.Namespace+"/"+d.Pod, "err", err)
 		m.event(d, corev1.EventTypeWarning, ReasonFailedPreStop, "PreStopHook failed")
 	}
 }

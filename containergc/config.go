@@ -14,10 +14,9 @@ import (
 )
 
 // Runtime lists containers and sandboxes. It is a literal subset of cri.RuntimeService of
-// k8s.io/cri-api. A pass calls each list method at most once, or never if
-// [Config].Snapshot is set. If the policy needs the exit time of a container and the
-// snapshot does not have it, ContainerStatus is called once for the container, and again
-// only after an error.
+// k8s.io/cri-api. A pass calls each list method at most once, or never if [Config].Snapshot is
+// set. A pass calls ContainerStatus for a container if the policy needs the container's exit time
+// and the snapshot does not contain it. Later passes repeat the call only after an error.
 type Runtime interface {
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
@@ -33,13 +32,14 @@ type Remover interface {
 	RemovePodSandbox(ctx context.Context, podSandboxID string) error
 }
 
-// PodState returns the state of the pod workers. The methods have the names of the
-// kubelet's methods; package lifecycle/podworker implements them. A pass calls them again
-// right before it removes a container that was never started, or the log folder of a pod,
-// because since the decision the pod may have been defined again.
+// PodState returns the state of the pod workers. The methods have the names of the kubelet's
+// methods; package lifecycle/podworker implements them. After a decision, the pod may be defined
+// again. Therefore a pass calls these methods again right before it removes a container that was
+// never started, or the log folder of a pod.
 type PodState interface {
-	// ShouldPodContentBeRemoved reports whether the pod's containers and their data can
-	// be removed: the pod was evicted, or deleted and has terminated, or is unknown.
+	// ShouldPodContentBeRemoved reports whether the pod's containers and their data can be
+	// removed: the pod was evicted, the pod was deleted and has terminated, or the pod is
+	// unknown.
 	ShouldPodContentBeRemoved(uid types.UID) bool
 	// ShouldPodRuntimeBeRemoved reports whether no container of the pod runs or will run:
 	// the pod has terminated or is unknown.
@@ -89,10 +89,10 @@ type Config struct {
 	// ContainerLogs is the folder with links to the logs, such as [DefaultContainerLogs].
 	// Default: links are not removed.
 	ContainerLogs string
-	// Owned reports whether an object is owned by this agent; other objects are never
-	// removed. Owned must neither retain nor modify the labels. Default: all objects are
-	// owned, as in the kubelet. If an object of a pod in the runtime is not owned, the log
-	// folder of the pod is kept, whatever Owned reports for the folder.
+	// Owned reports whether an object is owned by this agent; other objects are never removed.
+	// Owned must neither retain nor modify the labels. Default: all objects are owned, as in the
+	// kubelet. If a container or sandbox of a pod is not owned, the log folder of the pod is
+	// kept, whatever Owned reports for the folder.
 	Owned func(Object) bool
 	// Snapshot replaces the lists of Runtime, for callers that already have a snapshot.
 	// The Manager does not modify the result. Default: ListPodSandbox and ListContainers.
@@ -102,10 +102,10 @@ type Config struct {
 	// Workers is the maximum number of pods that are cleaned up at the same time. Default
 	// 4.
 	Workers int
-	// CallTimeout limits each call to the Remover, in real time even with a fake clock.
-	// When as many calls of a pass as there are Workers have timed out, the pass starts no
-	// more removals. ContainerStatus calls are limited to CallTimeout or ten seconds,
-	// whichever is shorter. Default 2m.
+	// CallTimeout limits each call to the Remover, in real time even with a fake clock. When the
+	// number of timed-out calls of a pass reaches Workers, the pass starts no more removals.
+	// ContainerStatus calls are limited to CallTimeout or ten seconds, whichever is shorter.
+	// Default 2m.
 	CallTimeout time.Duration
 	// PreStop runs the preStop hook of a container in an unknown state before the
 	// container is stopped, for at most the grace period of the container. Default: no
@@ -127,7 +127,7 @@ type Config struct {
 // Policy limits how many dead containers are kept; see [PlanRemovals] for the rules in
 // order. The zero value has the kubelet's defaults.
 type Policy struct {
-	// MinAge is how long after its exit a container is exempt from all rules. Default 0.
+	// MinAge is how long a container is exempt from all rules after its exit. Default 0.
 	MinAge time.Duration
 	// MaxPerPodContainer is how many dead containers with the same name in the same pod
 	// are kept. A negative number means no limit. Default (nil) 1.

@@ -71,11 +71,11 @@ func New(cfg Config) (*Manager, error) {
 	}, nil
 }
 
-// Run collects at once and then once per Period, serves requests in between, and returns
-// nil when ctx is done. Failures are logged, recorded as an event and retried. A removal
-// that hangs delays neither the next pass nor requests. While not every pod source has
-// been read, a full pass is retried after five seconds instead of Period. While another
-// Run is active, it returns [ErrRunning].
+// Run collects at once and then once per Period, serves requests in between, and returns nil when
+// ctx is done. Failures are logged, recorded as an event and retried. A removal that hangs delays
+// neither the next pass nor requests. Until every pod source has been read, Run retries a full
+// pass after five seconds instead of Period. While another Run is active, it returns
+// [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time // when the next full pass is due
 	var removing sync.WaitGroup
@@ -136,18 +136,17 @@ func (m *Manager) drainRequests() map[types.UID]bool {
 	return requests
 }
 
-// Collect runs one pass: it takes a snapshot, decides, and removes objects. A failed
-// removal does not stop other removals. The error joins all failures, and later passes
-// retry the failed removals with back-off. If ctx is done first, the next pass removes the
-// remaining objects. While not every pod source has been read, Collect does nothing and
-// sets Result.Plan.NotReady.
+// Collect runs one pass: it takes a snapshot, decides, and removes objects. A failed removal does
+// not stop other removals. The error joins all failures, and later passes retry the failed
+// removals with back-off. If ctx is done first, the next pass removes the remaining objects.
+// Until every pod source has been read, Collect removes nothing and sets Result.Plan.NotReady.
 func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	return m.pass(ctx, scope{})
 }
 
 // DeleteAllUnusedContainers runs one pass that also removes all dead containers and unused
-// sandboxes of terminated pods. Call it when the node needs disk space. While not every
-// pod source has been read, it returns [ErrNotReady].
+// sandboxes of terminated pods. Call it when the node needs disk space. Until every pod source
+// has been read, it removes nothing and returns [ErrNotReady].
 func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
 	res, err := m.pass(ctx, scope{allUnused: true})
 	if err == nil && res.Plan.NotReady {

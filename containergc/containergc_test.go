@@ -107,7 +107,7 @@ func TestCollect_StopsContainersInUnknownStateFirst(t *testing.T) {
 	require.NoError(t, b.Fail("StopContainer", fakecri.Fault{Err: errors.New("shim is stuck"), Times: 1}))
 	m := b.manager()
 	_, err := m.Collect(t.Context())
-	require.ErrorContains(t, err, "stop before removal: shim is stuck")
+	require.ErrorContains(t, err, "stop the container before its removal: shim is stuck")
 	require.Empty(t, b.calls("RemoveContainer"), "a container that may be running must not be removed")
 	b.clock.Step(hour)
 	_, err = m.Collect(t.Context())

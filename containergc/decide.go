@@ -28,8 +28,8 @@ type Input struct {
 	Pods PodState
 	// Owned is [Config].Owned; nil means that all objects are owned.
 	Owned func(Object) bool
-	// RetryAt is when an object whose removal failed may be retried, by its id; an object
-	// without an entry may be removed at once.
+	// RetryAt contains, by object id, when a failed removal may be retried. An object without an
+	// entry may be removed at once.
 	RetryAt map[string]time.Time
 }
 
@@ -53,10 +53,15 @@ type Input struct {
 // creation times matter only for equal attempts.
 //
 // A sandbox is removed if it is not ready, none of its containers is kept, and one of these
-// conditions holds: its pod was deleted or evicted; its pod has a newer sandbox; its pod has
-// terminated and AllUnused is set. Logs are removed with their container or pod, and links
-// with their log. Finally, an object whose removal failed recently is kept until RetryAt. If
-// the object is a container, its sandbox and its pod's log folder are kept as well.
+// conditions holds:
+//
+//   - Its pod was deleted or evicted.
+//   - Its pod has a newer sandbox.
+//   - Its pod has terminated and AllUnused is set.
+//
+// Logs are removed with their container or pod, and links with their log. Finally, an object
+// whose removal failed recently is kept until RetryAt. If the object is a container, its sandbox
+// and its pod's log folder are kept as well.
 func PlanRemovals(in Input) Plan {
 	d := &decider{
 		Input: in, pods: map[types.UID]*pod{},
@@ -248,7 +253,7 @@ func (d *decider) sort(u *unit) {
 	}
 }
 
-// keepNewest keeps the given number of newest containers of the unit, and decides to
+// keepNewest keeps the newest containers of the unit, at most the given number, and decides to
 // remove the others. If most is negative, it keeps all containers.
 func (u *unit) keepNewest(most int, why Reason) {
 	if most < 0 || len(u.dead) <= most {

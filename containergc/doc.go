@@ -63,12 +63,12 @@
 //
 // # Goroutines and locking
 //
-// New starts nothing. A pass removes objects on up to Workers goroutines. Each goroutine
-// handles one pod at a time. The pass waits for these goroutines, so calls of the runtime
-// must end when their contexts are done. Passes decide one at a time; a pass waits for
-// another pass until its context is done. Passes remove objects concurrently, so that a
-// container that uses its whole grace period delays no other pass. A pass skips an object
-// that another pass is removing. CallTimeout is real time even with a fake clock.
+// New starts nothing. A pass removes objects on up to Workers goroutines. Each goroutine handles
+// one pod at a time. The pass waits for these goroutines, so calls of the runtime must end when
+// their contexts are done. Only one pass decides at a time. A pass waits for its turn until its
+// own context is done. Passes remove objects concurrently, so that a container that uses its
+// whole grace period delays no other pass. A pass skips an object that another pass is removing.
+// CallTimeout is real time even with a fake clock.
 //
 // # Differences from the kubelet
 //
@@ -112,9 +112,9 @@
 //     removes them.
 //   - If the folder of links cannot be read, our pass fails; the kubelet treats it as
 //     empty, and removes no container.
-//   - Ours uses the snapshot to find out whether the container of a dead link may
-//     write again; the kubelet requests the container's status, and removes the link
-//     of a running container if that fails.
+//   - Ours uses the snapshot to find out whether the container of a dead link may write again;
+//     the kubelet requests the container's status, and if this request fails, it removes the link
+//     even if the container is running.
 //   - Ours stores requests for single pods in a set, and drops none; the kubelet has a
 //     queue of 50 requests, and drops further requests.
 //

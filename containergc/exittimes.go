@@ -10,9 +10,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// setExitTimes sets the exit times of dead containers, if the policy needs them. An exit
-// time is never later than the time of the first pass that listed the container as dead,
-// so that a container does not stay young for ever if the clock is set back.
+// setExitTimes sets the exit times of dead containers, if the policy needs them. An exit time is
+// never later than the time of the first pass that listed the container as dead. Otherwise a
+// container could stay young for a very long time after the clock is set back.
 //
 // A container whose exit time is unknown counts as exited now. Its status is requested
 // again: in the next pass if the runtime returned an error, and after a back-off if the

@@ -73,7 +73,7 @@ func (m *Manager) sendThresholdEvent(resource corev1.ResourceName, now time.Time
 	return true
 }
 
-// evict starts the kill of a pod. It sends the event about the eviction unless this is a
+// evict starts the kill of a pod. It sends the event about the eviction, but not again for a
 // retry.
 func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, e Eviction, f InFlight) {
 	f.UID, f.Name = pod.UID, name(pod)
@@ -224,9 +224,9 @@ func (m *Manager) updateRetriesAndReclaims(present map[types.UID]bool, now time.
 	})
 }
 
-// updateFrees raises the amounts that terminating pods are expected to free to the amounts
-// that these pods use now. Otherwise, if a terminating pod uses more and more, another pod
-// would be evicted for the increase.
+// updateFrees updates the amounts that terminating pods are expected to free. If such a pod uses
+// more than before, its amount rises to its present usage. Without this, another pod would be
+// evicted for the increase.
 func (m *Manager) updateFrees(obs *Observations) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -300,7 +300,7 @@ func (m *Manager) reclaim(ctx context.Context, r ReclaimPlan, now time.Time) {
 		m.reclaims[r.Action] = Reclaim{Began: now, Ended: end}
 		m.mu.Unlock()
 		if err != nil && !errors.Is(err, context.Canceled) {
-			m.cfg.Logger.ErrorContext(ctx, "could not reclaim disk space", "action", r.Action, "err", err)
+			m.cfg.Logger.ErrorContext(ctx, "could not free disk space, will evict pods if the node stays under pressure", "action", r.Action, "err", err)
 		}
 		m.cfg.Observer.Reclaimed(r, end.Sub(now), err)
 		m.loop.Trigger()

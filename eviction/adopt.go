@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// adopt adds the evictions that an earlier Manager started before the agent was restarted:
-// the evictions of active pods whose status is the status of an evicted pod. Until the
-// deadline of a soft eviction, no other pods are evicted in place of these pods. The
-// Manager calls Killer for these pods only to shorten their grace period, and does not
-// send their events again.
+// adopt adds the evictions that an earlier Manager started before the agent was restarted: the
+// evictions of active pods whose status shows that they were evicted. An adopted eviction gets
+// the deadline of a soft eviction. Until this deadline, the Manager expects the adopted pods to
+// free what they use, and evicts no other pods in their place. The Manager calls Killer for these
+// pods only to shorten their grace period, and does not send their events again.
 func (m *Manager) adopt(pods []*corev1.Pod, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

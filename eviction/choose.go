@@ -78,8 +78,9 @@ func (e *evaluation) due() (due []*Report) {
 	return due
 }
 
-// escalate chooses the evictions for a soft threshold whose grace period is shortened, because
-// the hard threshold r is due: as many as are needed for r. If r is soft, escalate does nothing.
+// escalate chooses pods that are terminating for a soft threshold and must terminate sooner,
+// because the hard threshold r is due. It chooses as many pods as are needed for r. If r is soft,
+// escalate does nothing.
 func (e *evaluation) escalate(r *Report) {
 	if !r.Threshold.Hard() {
 		return

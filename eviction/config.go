@@ -83,10 +83,10 @@ type Config struct {
 	// ContainerGC and ImageGC free disk space before a pod is evicted. Optional.
 	ContainerGC ContainerGC
 	ImageGC     ImageGC
-	// CleanedUp reports whether all data of a terminated pod was removed from the node's
-	// disks. After the pod has terminated, the Manager expects its disk space to become
-	// free until CleanedUp returns true, at most for 30 s. If CleanedUp is nil, the
-	// Manager always expects this for 30 s. Optional.
+	// CleanedUp reports whether all data of a terminated pod was removed from the node's disks.
+	// After a pod has terminated, the Manager counts the pod's disk space as being freed until
+	// CleanedUp returns true, for at most 30 s. If CleanedUp is nil, the Manager counts it for 30
+	// s. Optional.
 	CleanedUp func(uid types.UID) bool
 	// Waker requests evaluations before the next poll is due. Optional.
 	Waker Waker
@@ -165,7 +165,7 @@ func (c Config) Validate() error {
 	switch c.Mode {
 	case Act, ObserveOnly, DryRun:
 	default:
-		errs = append(errs, fmt.Errorf("field Mode: %q does not exist", c.Mode))
+		errs = append(errs, fmt.Errorf("field Mode: unknown mode %q", c.Mode))
 	}
 	for _, d := range c.durations() {
 		if *d.value < 0 {

@@ -9,16 +9,15 @@
 //
 // # What it does
 //
-// [ParseThresholds] reads the kubelet's settings. [PlanEviction] makes the whole decision
-// as a pure function: it takes observations and the previous state, and returns a
-// [Decision] that prints as an explanation and marshals to JSON. A threshold is met when
-// less than its amount is available. A hard threshold is due as soon as it is met, a soft
-// threshold when it has been met for its whole grace period. PlanEviction acts on hard
-// thresholds before soft thresholds. Among the hard and among the soft thresholds, it acts
-// on memory first, then on processes and then on disks, and for each disk on bytes before
-// inodes. For a disk, dead containers and unused images are deleted before pods are
-// evicted. The shortfall is the amount that must become free to reach the threshold plus its
-// minimum reclaim. PlanEviction subtracts the amounts that evictions in progress are expected
+// [ParseThresholds] reads the kubelet's settings. [PlanEviction] makes the whole decision as a
+// pure function: it takes observations and the previous state, and returns a [Decision] that
+// prints as an explanation and marshals to JSON. A threshold is met when less than its amount is
+// available. A hard threshold is due as soon as it is met, a soft threshold when it has been met
+// for its whole grace period. PlanEviction acts on hard thresholds before soft thresholds. In
+// both groups, it acts on memory first, then on processes and then on disks. For each disk, it
+// acts on bytes before inodes. For a disk, dead containers and unused images are deleted before
+// pods are evicted. The shortfall is the amount that must become free to reach the threshold plus
+// its minimum reclaim. PlanEviction subtracts the amounts that evictions in progress are expected
 // to free, and chooses as many victims as are needed to free the rest.
 //
 // [Manager.Evaluate] is one step: it measures, decides, and starts the actions.

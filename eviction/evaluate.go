@@ -235,10 +235,10 @@ func find(all []Observation, s Signal) (Observation, bool) {
 	return Observation{Signal: s}, false
 }
 
-// conditions sets the true node conditions of the decision. A condition is true if one of
-// its thresholds is met, whether or not the grace period is over, or was last met within
-// the transition period. It uses observations of any age. Without any observations, the
-// conditions do not change.
+// conditions sets the true node conditions of the decision. A condition is true while one of its
+// thresholds is met, even if the grace period is not over yet. The condition stays true until the
+// transition period has passed after a threshold was last met. conditions uses observations of
+// any age. Without any observations, the conditions do not change.
 func (e *evaluation) conditions() {
 	allUnknown := len(e.obs.Node.Observations) == 0
 	e.d.Next.NodeConditionsLastObservedAt = map[corev1.NodeConditionType]time.Time{}

@@ -46,9 +46,9 @@ func TestConfig_ReportsEveryProblem(t *testing.T) {
 		},
 	})
 	for _, want := range []string{
-		"eviction: invalid config", "field Stats is required", "field Pods is required", `field Mode: "later" does not exist`,
+		"eviction: invalid config", "field Stats is required", "field Pods is required", `field Mode: unknown mode "later"`,
 		"field MinInterval: 1m0s is longer than MaxInterval, 1s", "field KillRetry: -1ns is negative",
-		`Thresholds[0].Signal: "x" does not exist`, "Thresholds[1].Value: 0 is not positive", "Thresholds[2]: ", "Thresholds[4]: memory.available<1 (hard) is set twice",
+		`Thresholds[0].Signal: unknown signal "x"`, "Thresholds[1].Value: 0 is not positive", "Thresholds[2]: ", "Thresholds[4]: memory.available<1 (hard) is set twice",
 		"field StatsGrace: -1 is negative",
 	} {
 		require.ErrorContains(t, err, want)

@@ -102,9 +102,9 @@ func evictionFor(d *Decision, v *Victim, stats *PodStats) Eviction {
 	return e
 }
 
-// offenders returns message text and annotations about the pod's usage of the resource: of
-// the whole pod if it has a pod-level memory request, and of the containers that use more
-// than their request.
+// offenders returns message text and annotations about the pod's usage of the resource. They
+// contain the usage of the whole pod if it has a pod-level memory request, and the usage of each
+// container that uses more than its request.
 func offenders(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text string, annotations map[string]string) {
 	annotations = map[string]string{StarvedResourceKey: string(name)}
 	var b strings.Builder

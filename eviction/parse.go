@@ -34,9 +34,9 @@ type ThresholdSettings struct {
 	MergeDefaultEvictionSettings bool
 	// GOOS is the operating system whose defaults are used. Default linux.
 	GOOS string
-	// Lenient accepts everything that the kubelet accepts, with the same meaning: amounts
-	// such as 100.0%, NaN% and 10%%, a soft grace period of 0s that makes the threshold a
-	// hard one, settings without a threshold, and a soft threshold below the hard one.
+	// Lenient accepts everything that the kubelet accepts, with the same meaning. Examples are
+	// amounts such as 100.0%, NaN% and 10%%, settings without a threshold, and a soft threshold
+	// below the hard one. A soft grace period of 0s then makes the threshold a hard one.
 	Lenient bool
 }
 
@@ -58,10 +58,10 @@ func DefaultEvictionHard(goos string) map[string]string {
 	return all
 }
 
-// ParseThresholds returns the thresholds of the settings: hard thresholds, then soft
-// thresholds, both in the order in which [PlanEviction] acts on them, and then the copy
-// for the memory limit of all pods. If a setting is invalid, it returns no thresholds, and
-// an error that names every invalid field.
+// ParseThresholds returns the thresholds of the settings: first the hard thresholds, then the
+// soft thresholds, and then the copies for the memory limit of all pods. The hard thresholds are
+// in the order in which [PlanEviction] acts on them, and so are the soft thresholds. If a setting
+// is invalid, it returns no thresholds, and an error that names every invalid field.
 func ParseThresholds(s ThresholdSettings) ([]Threshold, error) {
 	p := parser{ThresholdSettings: s}
 	hard := p.thresholds("evictionHard", p.hardSettings())
@@ -192,8 +192,8 @@ func (p *parser) value(s Signal, text string) (Value, error) {
 // isOff reports whether the text disables a threshold.
 func isOff(text string) bool { return text == "0%" || text == "100%" }
 
-// percentage parses a number with a percent sign. Unless Lenient is set, it accepts only
-// plain decimals: the other forms that the kubelet accepts are hardly ever intended.
+// percentage parses a number with a percent sign. If Lenient is not set, it accepts only plain
+// decimals: the other forms that the kubelet accepts are hardly ever intended.
 func (p *parser) percentage(text string) (float32, error) {
 	number := strings.TrimSuffix(text, "%")
 	if p.Lenient {

@@ -72,7 +72,7 @@ func (p Policy) Validate() error {
 	for i, t := range p.Thresholds {
 		switch v := t.Value; {
 		case t.Signal.index() < 0:
-			errs = append(errs, fmt.Errorf("field Thresholds[%d].Signal: %q does not exist", i, t.Signal))
+			errs = append(errs, fmt.Errorf("field Thresholds[%d].Signal: unknown signal %q", i, t.Signal))
 		case v.Quantity < 0 || v.Quantity == 0 && !(v.Fraction > 0) || v.Fraction < 0:
 			errs = append(errs, fmt.Errorf("field Thresholds[%d].Value: %s is not positive", i, v))
 		case !(v.Fraction <= 1):

@@ -37,7 +37,7 @@ func (m *Manager) interval(d *Decision) time.Duration {
 	for i := range d.Thresholds {
 		next = min(next, m.intervalFor(d, &d.Thresholds[i]))
 	}
-	if m.cfg.Mode != Act { // no action changes anything, and an evaluation that needs victims measures all pods
+	if m.cfg.Mode != Act { // no action ends the shortage, and each evaluation that needs victims would measure all pods
 		next = max(next, min(slowInterval, m.cfg.MaxInterval))
 	}
 	if !m.cfg.Policy.IgnoreLocalStorageLimits {

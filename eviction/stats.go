@@ -132,8 +132,9 @@ type PodStats struct {
 // volume with millions of files takes many minutes.
 const maxDiskAge = time.Hour
 
-// measuredSince returns a copy of s without old values. Disk usage measured before disk is
-// unknown in the copy, and so are other values measured before rest.
+// measuredSince returns a copy of s without old values. In the copy, disk usage is unknown if it
+// was measured before the time disk. All other values are unknown if they were measured before
+// the time rest.
 func (s PodStats) measuredSince(rest, disk time.Time) PodStats {
 	s.Memory, s.Processes = s.Memory.measuredSince(rest), s.Processes.measuredSince(rest)
 	s.Containers, s.Volumes = slices.Clone(s.Containers), slices.Clone(s.Volumes)
@@ -163,9 +164,8 @@ func (u Usage) measuredSince(t time.Time) Usage {
 // concurrently.
 //
 // If a method returns an error, the Manager still uses the values in the result; the error
-// explains why other values are missing. The Manager reads a result until the next call of
-// the same method and never modifies it. A method may therefore reuse the memory of its
-// last result.
+// explains why other values are missing. The Manager may read a result until the next call of the
+// same method, and never modifies it. A method may therefore reuse the memory of its last result.
 type Stats interface {
 	// Node measures the node's signals now. It may be called every 50 ms and should take
 	// microseconds. It must not walk directories or make remote calls.

@@ -78,9 +78,9 @@ func (s Signal) amount(n int64) string {
 	return resource.NewQuantity(n, format).String()
 }
 
-// rounded returns an amount of the signal for people, with at least two digits before the
-// decimal point unless the amount is a whole number of units. It rounds the amount down,
-// so that an amount below a threshold is not printed as the threshold.
+// rounded returns an amount of the signal for people. The text has at least two digits before the
+// decimal point, or is a whole number of units. rounded rounds the amount down, so that an amount
+// below a threshold is not printed as the threshold.
 func (s Signal) rounded(n int64) string {
 	if !s.inBytes() {
 		return s.amount(n)

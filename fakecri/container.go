@@ -202,7 +202,7 @@ func (n *Node) kill(c *container, code int32) {
 // seconds on the node's clock, and then kills the container if the container still runs. A timeout
 // of 0 or less kills at once. StopContainer blocks until the container has ended. If ctx ends
 // first, it returns an error and does not kill the container. It succeeds if the container does not
-// run or is unknown.
+// run or does not exist.
 func (n *Node) StopContainer(ctx context.Context, containerID string, timeout int64) error {
 	if err := n.enter(ctx, "StopContainer", containerID, ""); err != nil {
 		return err

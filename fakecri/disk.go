@@ -42,7 +42,7 @@ func (n *Node) DiskUsage() DiskUsage {
 // new values exceed the capacity.
 func (n *Node) FillDisk(bytes, inodes uint64) error {
 	if d := n.cfg.Disk; bytes > d.CapacityBytes || inodes > d.Inodes {
-		return fmt.Errorf("fakecri: more than the disk's %d bytes and %d inodes", d.CapacityBytes, d.Inodes)
+		return fmt.Errorf("fakecri: the values exceed the disk's %d bytes and %d inodes", d.CapacityBytes, d.Inodes)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

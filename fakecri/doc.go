@@ -69,14 +69,14 @@
 //
 //   - Lists are in the order of creation, ids are computed from a counter, and requests
 //     must contain the full id.
-//   - A slow event reader delays no other reader; the node keeps its unread events without
-//     a limit. When the last reader ends, the node keeps its unread events for the next
+//   - A slow event reader delays no other reader: the node keeps the reader's unread events
+//     without a limit. When the last reader ends, the node keeps these events for the next
 //     reader.
 //   - CheckpointContainer returns Unimplemented, and so do Exec, Attach and PortForward
 //     without a [Streamer]. Verbose statuses contain no additional information.
 //   - No process runs: mounts, commands, environment, resources and security settings are
-//     stored and returned only. Only the memory limit has an effect, and a command for
-//     which a program is configured. Each write to a log opens the file again.
+//     stored and returned only. Only two of them have an effect: the memory limit, and a
+//     command for which a program is configured. Each write to a log opens the file again.
 //   - Stats are computed from the programs: CPU limits have no effect; usage, working set
 //     and RSS are the same number; network traffic is zero; pressure is not reported; and
 //     only a few metrics exist.

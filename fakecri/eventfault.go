@@ -24,8 +24,7 @@ type EventFault struct {
 	// Swap delivers the event after the next event.
 	Swap bool
 	// Cut ends all streams with Unavailable instead of delivering the event. The event is
-	// lost. Events that occur while there is no subscriber are neither affected nor
-	// counted.
+	// lost. Cut ignores and does not count events that occur while there is no subscriber.
 	Cut bool
 	// Bare delivers the event with its type, time and id only, without statuses.
 	Bare bool

@@ -94,7 +94,7 @@ func (n *Node) RemoveSilently(ref string) error {
 }
 
 // StepClock steps the node's wall clock forward or back, as time synchronisation does. Only later
-// timestamps change. Scheduled changes happen neither earlier nor later.
+// timestamps change. StepClock does not move scheduled changes.
 func (n *Node) StepClock(by time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -192,7 +192,7 @@ func TestDiskUsage(t *testing.T) {
 	require.NoError(t, b.FillDisk(0, 0))
 	require.EqualValues(t, 1<<20, b.DiskUsage().UsedBytes)
 
-	require.ErrorContains(t, b.FillDisk(100<<30+1, 0), "more than the disk's 107374182400 bytes")
+	require.ErrorContains(t, b.FillDisk(100<<30+1, 0), "the values exceed the disk's 107374182400 bytes")
 	require.ErrorContains(t, b.FillDisk(0, 1e9), "6553600 inodes")
 	require.EqualValues(t, 1<<20, b.DiskUsage().UsedBytes)
 }

@@ -138,8 +138,8 @@ func (n *Node) listPodSandboxStats(ctx context.Context, method string, filter *r
 	return out, nil
 }
 
-// podStats returns the sum of the usage of the running containers of a sandbox. Network
-// traffic is zero.
+// podStats returns the sum of the usage of a sandbox without its containers and the usage
+// of its running containers. Network traffic is zero.
 func (n *Node) podStats(s *sandbox) *runtimeapi.PodSandboxStats {
 	at := n.wall().UnixNano()
 	sum := usage{memoryBytes: pauseMemoryBytes}

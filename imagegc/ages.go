@@ -30,8 +30,8 @@ const (
 	lastRetry  = time.Hour
 )
 
-// load reads the ages that the previous process saved. It does not add the time since they
-// were saved, which could be decades if the wall clock was set in between.
+// load reads the ages that the previous process saved. It does not add the time that has passed
+// since the ages were saved: if the wall clock was set in between, that time could be decades.
 func (m *Manager) load(ctx context.Context, now time.Time) {
 	if m.loaded {
 		return
@@ -51,7 +51,8 @@ func (m *Manager) load(ctx context.Context, now time.Time) {
 	}
 }
 
-// rebaseTime returns the time that is as long before now as t is before saved.
+// rebaseTime converts a time t that was saved at the time saved. The result is as long before now
+// as t is before saved.
 func rebaseTime(now, t, saved time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -106,6 +107,6 @@ func wallTime(now, t time.Time) time.Time {
 }
 
 func (m *Manager) storeFailed(ctx context.Context, err error) {
-	m.cfg.Logger.WarnContext(ctx, "could not read or save image ages", "err", err)
+	m.cfg.Logger.WarnContext(ctx, "could not read or write the times of last use of images, images may be deleted later after a restart", "err", err)
 	m.cfg.Observer.StoreFailed(err)
 }

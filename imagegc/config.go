@@ -24,9 +24,9 @@ type ImageService interface {
 }
 
 // Runtime returns the containers and the images that they use. It is a literal subset of
-// cri.RuntimeService. ListContainers must return all containers, in any state and of any
-// client. The Manager does not modify the result, so that an agent may return a list that
-// it has just made. ContainerStatus is called concurrently.
+// cri.RuntimeService. ListContainers must return all containers, in any state and of any client.
+// The Manager does not modify the result, so an agent may return a recent list that it also uses
+// itself. ContainerStatus is called concurrently.
 type Runtime interface {
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
@@ -60,9 +60,9 @@ type Config struct {
 	// State stores the ages of images across restarts. If nil, all images are new after a
 	// restart. Optional.
 	State Store
-	// AfterGC is called at the end of each pass that tried to delete images, with the ids
-	// of all images that are left, sorted, and the time when the pass started. It must not start a
-	// pass. Optional.
+	// AfterGC is called at the end of each pass that tried to delete images. remaining contains
+	// the sorted ids of all images that are left, and began is when the pass started. AfterGC
+	// must not start a pass. Optional.
 	AfterGC func(ctx context.Context, remaining []string, began time.Time)
 	// Period is the time between two collections of [Manager.Run]. Default 5m.
 	Period time.Duration
@@ -74,8 +74,8 @@ type Config struct {
 	// Events records events about Node. Set both or neither.
 	Events EventRecorder
 	Node   runtime.Object
-	// EventPeriod is the minimum time between two events with the same reason and subject,
-	// unless a collection of [Manager.Run] succeeds in between. Default 1h.
+	// EventPeriod is the minimum time between two events with the same reason and subject. This
+	// time ends early if a collection of [Manager.Run] succeeds. Default 1h.
 	EventPeriod time.Duration
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock

@@ -57,7 +57,7 @@ func (m *Manager) inspect(ctx context.Context, ids []string) error {
 	m.users.inspect(ctx, m.cfg.Runtime, ids, m.cfg.Clock.Now())
 	protectAll, ignored := m.users.inspectionErrors(m.cfg.Clock.Now())
 	if ignored != nil && len(ids) > 0 {
-		m.cfg.Logger.WarnContext(ctx, "could not inspect containers, only the images in their list entries are protected", "err", ignored)
+		m.cfg.Logger.WarnContext(ctx, "could not inspect some containers, garbage collection keeps only the images in their list entries", "err", ignored)
 	}
 	return protectAll
 }

@@ -12,10 +12,13 @@
 // [Manager.Plan] returns its decisions as a table or JSON, and deletes nothing. The
 // baseline is the image manager of kubelet 1.36.
 //
-// An image is protected if a container uses it, running or not; if it is pinned in the
-// runtime; if a caller that is about to use it has acquired a lease with
-// [Manager.Acquire]; if the user keeps it with [Config].Preference; and for some time
-// after it was first seen or last used.
+// An image is protected in these cases:
+//
+//   - A container uses the image, running or not.
+//   - The image is pinned in the runtime.
+//   - A caller that is about to use the image has acquired a lease with [Manager.Acquire].
+//   - The user keeps the image with [Config].Preference.
+//   - The image was first seen or last used a short time ago.
 //
 // # What you supply
 //
@@ -63,12 +66,12 @@
 //
 // # Goroutines and locking
 //
-// New starts nothing. Passes run one at a time; a pass waits for another pass until its
-// context is done. A pass runs on the goroutine of its caller and inspects new containers
-// on up to eight other goroutines. The pass waits for these goroutines, so calls of the
-// runtime must end when their contexts are done. Images are deleted one at a time. The
-// pass calls the Observer and AfterGC, which must not start a pass. Acquire, its release
-// function, Images and Trigger may be called at any time; Acquire may wait for a deletion.
+// New starts nothing. Only one pass runs at a time. A pass waits for its turn until its own
+// context is done. A pass runs on the goroutine of its caller and inspects new containers on up
+// to eight other goroutines. The pass waits for these goroutines, so calls of the runtime must
+// end when their contexts are done. Images are deleted one at a time. The pass calls the Observer
+// and AfterGC, which must not start a pass. Acquire, its release function, Images and Trigger may
+// be called at any time; Acquire may wait for a deletion.
 //
 // # Differences from the kubelet
 //
@@ -92,13 +95,13 @@
 //     an architecture, because sandboxes may need it.
 //   - The kubelet lists containers once in a pass, and deletes an image that has come into
 //     use since; ours lists the containers again when the list is five seconds old.
-//   - The kubelet inspects each container in each pass, and the first failure ends the
-//     pass; ours inspects a container once, and continues if a container that cannot
-//     be inspected was removed or has exited, or after ten minutes.
+//   - The kubelet inspects each container in each pass, and the first failure ends the pass; ours
+//     inspects a container once, and a failure does not end the pass if the container was removed
+//     or has exited, or after ten minutes of failures.
 //   - Ours does not list sandboxes, so that a failure to list them does not matter; in
 //     the kubelet such a failure ends the pass.
-//   - After a failed deletion for MaxAge the kubelet's pass ends, so that a single
-//     image that cannot be deleted keeps it from freeing space; ours continues.
+//   - After a failed deletion for MaxAge the kubelet's pass ends, so that a single image that
+//     cannot be deleted prevents the kubelet from freeing space; ours continues.
 //   - The kubelet retries a failed deletion in each pass; ours retries it after 1 min,
 //     2 min, and so on up to 1 h.
 //   - If the runtime does not find an image that is to be deleted, ours counts it as

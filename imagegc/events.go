@@ -81,10 +81,10 @@ func (m *Manager) collectAndReport(ctx context.Context) {
 	case err == nil:
 		clear(m.eventAllowedAt)
 	case m.lastFailed:
-		m.cfg.Logger.ErrorContext(ctx, "image garbage collection failed again", "err", err)
+		m.cfg.Logger.ErrorContext(ctx, "image garbage collection failed repeatedly, will retry", "err", err)
 		m.warn(eventImageGCFailed, "", err.Error())
 	default:
-		m.cfg.Logger.ErrorContext(ctx, "image garbage collection failed once", "err", err)
+		m.cfg.Logger.ErrorContext(ctx, "image garbage collection failed, will retry", "err", err)
 	}
 	m.lastFailed = err != nil
 }

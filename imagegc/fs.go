@@ -9,8 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// FS measures the filesystem that holds the images. Usage must not return a cached value:
-// with one, a collection would delete more than is needed.
+// FS measures the filesystem that holds the images. Usage must not return a cached value: with a
+// cached value, a collection would delete more than is needed.
 type FS interface {
 	Usage(ctx context.Context) (Usage, error)
 }

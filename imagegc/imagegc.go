@@ -37,14 +37,14 @@ type Manager struct {
 	usersAt        time.Time // time of the last list of containers
 	records        map[string]*record
 	loaded         bool
-	changed        bool // the ages have changed since savedAt, not counting times of use
+	changed        bool // the ages have changed since savedAt; a newer LastUsed alone does not count
 	afterGCPending bool // AfterGC must be called by the next pass
 	savedAt        time.Time
 	lastFailed     bool                 // the last collection of Run failed
 	eventAllowedAt map[string]time.Time // when an event may be repeated, by reason and subject
 
-	// mu guards the fields below and is never held while collaborators are called. Only
-	// passes change images, so they read them without mu.
+	// mu guards the fields below and is never held while collaborators are called. Only passes
+	// change the field images, so a pass reads it without mu.
 	mu       sync.Mutex
 	images   []*runtimeapi.Image // as last listed, not modified
 	leases   []*lease
@@ -199,10 +199,10 @@ func (m *Manager) DeleteUnusedImages(ctx context.Context) error {
 	return err
 }
 
-// Plan returns what [Manager.Collect] would do now, and why, computed from the image sizes
-// that the runtime reports. It deletes nothing. If the image filesystem cannot be measured,
-// Plan returns the error, and the plan of a collection that frees no space but deletes the
-// images that have reached MaxAge. After any other error, the plan is the zero value.
+// Plan returns what [Manager.Collect] would do now, and why, computed from the image sizes that
+// the runtime reports. It deletes nothing. If the image filesystem cannot be measured, Plan
+// returns the error together with the plan of a collection that deletes only the images that have
+// reached MaxAge. After any other error, the plan is the zero value.
 func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	if err := m.lock(ctx); err != nil {
 		return Plan{}, err
@@ -229,7 +229,7 @@ func (m *Manager) lock(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	return fmt.Errorf("imagegc: pass not started: %w", ctx.Err())
+	return fmt.Errorf("imagegc: wait for another pass: %w", ctx.Err())
 }
 
 func (m *Manager) unlock() { <-m.step }

@@ -18,8 +18,8 @@ type Plan struct {
 	// Usage is the usage of the filesystem. Zero means that there is no Config.FS, so
 	// that images are never deleted for space.
 	Usage Usage `json:"usage"`
-	// UsedPercent is the usage in percent, rounded up. If it is HighThresholdPercent or
-	// more, a collection frees space until it is LowThresholdPercent.
+	// UsedPercent is the usage in percent, rounded up. If UsedPercent is HighThresholdPercent or
+	// more, a collection frees space until the usage is LowThresholdPercent.
 	UsedPercent          int `json:"usedPercent"`
 	HighThresholdPercent int `json:"highThresholdPercent"`
 	LowThresholdPercent  int `json:"lowThresholdPercent"`

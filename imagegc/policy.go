@@ -87,10 +87,13 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// bytesToFree returns how many bytes must be freed until the usage is at the low
-// threshold. It returns 0 if the usage is below the high threshold, if the usage is only
-// rounded up to the high threshold and enough space for the low threshold is available, or
-// if u is zero, which means that the filesystem was not measured.
+// bytesToFree returns how many bytes must be freed until the usage is at the low threshold. It
+// returns 0 in these cases:
+//
+//   - The usage is below the high threshold.
+//   - The usage is only rounded up to the high threshold, and enough space for the low threshold
+//     is available.
+//   - u is zero, which means that the filesystem was not measured.
 func (l limits) bytesToFree(u Usage) uint64 {
 	if u == (Usage{}) || u.Percent() < l.high {
 		return 0

@@ -30,8 +30,8 @@ const (
 	// listMaxAge is how long a list of containers is used. Deletions may take minutes, and
 	// meanwhile clients may create containers from images without a lease.
 	listMaxAge = 5 * time.Second
-	// removeTimeout limits the deletion of one image, in real time even with a fake clock,
-	// and so the time for which [Manager.Acquire] may have to wait.
+	// removeTimeout limits the deletion of one image, in real time even with a fake clock. It
+	// therefore also limits how long [Manager.Acquire] waits.
 	removeTimeout = 2 * time.Minute
 )
 
@@ -61,7 +61,7 @@ func (m *Manager) pass(ctx context.Context, act func(*pass) error) (Result, erro
 func (m *Manager) afterGC(ctx context.Context, p *pass) {
 	images, err := m.listImages(ctx)
 	if m.afterGCPending = err != nil; m.afterGCPending {
-		m.cfg.Logger.WarnContext(ctx, "could not list the remaining images, the next pass will call AfterGC", "err", err)
+		m.cfg.Logger.WarnContext(ctx, "could not list the images that remain after garbage collection, will retry in the next pass", "err", err)
 		return
 	}
 	m.mu.Lock()
@@ -151,9 +151,9 @@ func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Decision, until 
 	return errors.Join(errs...)
 }
 
-// beginDeletion starts a deletion: from now on, Acquire waits until the deletion has
-// ended. It returns nil if a container has come to use the image, or a caller has leased
-// it, since the image was selected.
+// beginDeletion starts a deletion: from now on, Acquire waits until the deletion has ended. It
+// returns nil if, since the image was selected, a container has started to use the image or a
+// caller has leased it.
 func (m *Manager) beginDeletion(ctx context.Context, img Image) (*deletion, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

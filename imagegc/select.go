@@ -68,12 +68,11 @@ type Decision struct {
 // PlanDeletions decides which images are deleted. It is a pure function: it modifies
 // nothing, and the same images in any order give the same result.
 //
-// The result starts with the images that may be deleted, in the order of deletion: images
-// that have reached MaxAge if the goal is Aged, then preferred images, then other images.
-// In each group, the images are sorted by last use, never used images first, then by first
-// detection, then by size, the largest first. Delete is set for as many images as the goal
-// needs. Protected images follow, sorted by name. A larger Bytes deletes at least the
-// images that a smaller Bytes deletes.
+// The result starts with the images that may be deleted, in the order of deletion: images that
+// have reached MaxAge if the goal is Aged, then preferred images, then other images. In each
+// group, the images are sorted by last use, never used images first, then by first detection,
+// then by size, the largest first. Delete is set for as many images as the goal needs. Protected
+// images follow, sorted by name. If Bytes is larger, at least the same images are deleted.
 func PlanDeletions(now time.Time, images []Image, policy Policy, goal Goal) []Decision {
 	l := policy.limits()
 	decisions := make([]Decision, len(images))

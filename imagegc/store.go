@@ -62,7 +62,7 @@ func loadAges(ctx context.Context, store Store) (ages, error) {
 		err = json.Unmarshal(data, &file)
 	}
 	if err == nil && file.Version != agesVersion {
-		err = fmt.Errorf("version %d is not %d", file.Version, agesVersion)
+		err = fmt.Errorf("unsupported version %d of the file, want %d", file.Version, agesVersion)
 	}
 	if err != nil {
 		return ages{}, fmt.Errorf("read ages of images: %w", err)

@@ -72,7 +72,7 @@ func TestAges_CrashDuringASaveLosesAtMostThatSave(t *testing.T) {
 func TestAges_ReadAndWriteErrors(t *testing.T) {
 	f, _ := found(t, `{"version":2}`)
 	_, err := imagegc.LoadAges(t.Context(), f)
-	require.ErrorContains(t, err, "version 2 is not 1")
+	require.ErrorContains(t, err, "unsupported version 2 of the file, want 1")
 	f, path := found(t, `{`)
 	_, err = imagegc.LoadAges(t.Context(), f)
 	require.ErrorContains(t, err, "unexpected end of JSON input")

@@ -159,8 +159,8 @@ func (u *imageUsers) useStatus(k *container, status *runtimeapi.ContainerStatus)
 	}
 }
 
-// inspectionErrors returns the errors of containers that could not be inspected:
-// protectAll is about containers that protect all images, ignored about containers that
+// inspectionErrors returns the errors of containers that could not be inspected. protectAll joins
+// the errors of containers that protect all images. ignored joins the errors of containers that
 // protect only the images in their list entry.
 func (u *imageUsers) inspectionErrors(now time.Time) (protectAll, ignored error) {
 	var failing []string

@@ -45,8 +45,9 @@ type PodAdmitResult struct {
 	Reason, Message string
 }
 
-// AdmitHandler decides whether a pod may start on this node. Admit may be
-// called concurrently for several pods, unless the implementation forbids it.
+// AdmitHandler decides whether a pod may start on this node. Callers may call
+// Admit concurrently for several pods. An implementation that does not support
+// this must document it.
 type AdmitHandler interface {
 	Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult
 }

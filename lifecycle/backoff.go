@@ -26,9 +26,10 @@ type BackoffConfig struct {
 	// [DefaultInitialBackoff].
 	Initial time.Duration
 	// Max is the longest delay. The delay of a key doubles with every restart.
-	// After a key was idle for more than twice Max, its next delay is Initial.
-	// Max must be at least Initial. Default [DefaultMaxBackoff] or Initial,
-	// whichever is longer.
+	// If a key was idle for more than twice Max, its next delay is Initial. A
+	// key is idle from its last start, or from the end of its last wait,
+	// whichever is later. Max must be at least Initial. Default
+	// [DefaultMaxBackoff] or Initial, whichever is longer.
 	Max time.Duration
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
@@ -66,13 +67,13 @@ func (c BackoffConfig) withDefaults() BackoffConfig {
 }
 
 // Backoff computes when something that has ended, such as a container, may
-// start again. It does so separately for each key. Create it with [NewBackoff].
+// start again. Each key has its own delay. Create a Backoff with [NewBackoff].
 // It is safe for concurrent use.
 //
-// A key identifies what backs off independently, for example a container of a
-// pod in one version of its spec, or an image of a pod. The first call of
-// [Backoff.Next] for a key stores the key. Later calls of Next, for any key,
-// delete the keys that were idle for more than twice Max.
+// A key identifies what backs off. Examples are a container of a pod in one
+// version of its spec, and an image of a pod. The first call of [Backoff.Next]
+// for a key stores the key. Later calls of Next, for any key, delete the keys
+// that were idle for more than twice Max.
 type Backoff struct {
 	cfg BackoffConfig
 
@@ -112,7 +113,7 @@ func NewBackoff(cfg BackoffConfig) (*Backoff, error) {
 // this time. After that, a step of the system clock neither shortens nor
 // prolongs the wait. If since is in the future, it counts as the current time.
 // If a new since is earlier than the key's last start, the runtime's clock is
-// behind, and since counts as the time of that start.
+// behind. Then since counts as the time of the last start.
 func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,15 +128,16 @@ func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay tim
 	return until, a.delay, true
 }
 
-// Next records that key restarts after its last run has ended at since. The
-// delay of key doubles. It is Initial if key is unknown, if its last run was
-// longer than twice Max, or if key was idle for longer than twice Max. Next
-// returns the new delay, which applies after the next end.
+// Next records that key starts again now, after its last run ended at since.
+// Next doubles the delay of key, up to Max. It sets the delay to Initial if key
+// is unknown, if the last run of key was longer than twice Max, or if key was
+// idle for longer than twice Max. Next returns the new delay, which applies
+// after the run that starts now.
 func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
-	defer b.expire(now) // deferred: since may show that key has waited until now and is not idle
+	defer b.expire(now) // deferred: since may show that key has waited until now, so that it is not idle
 	a := b.keys[key]
 	switch {
 	case a == nil:
@@ -151,8 +153,8 @@ func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	return a.delay
 }
 
-// Delay returns how long key must wait after its next end. It returns 0 if key
-// is unknown.
+// Delay returns how long key must wait after the end of the run that the last
+// call of Next began. It returns 0 if key is unknown.
 func (b *Backoff) Delay(key string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,8 +180,8 @@ func (b *Backoff) Len() int {
 
 // endOf converts since to the Backoff's own clock and records both times. The
 // converted time has a monotonic reading, which since does not have. endOf
-// converts each end only once, because a later conversion would be wrong if the
-// system clock was stepped.
+// converts each end only once, because a second conversion would be wrong if
+// the system clock was stepped after the first.
 func (a *attempts) endOf(since, now time.Time) time.Time {
 	if a.ended.IsZero() || !a.since.Equal(since) {
 		isNew := since.After(a.since)
@@ -204,8 +206,8 @@ func (a *attempts) last() time.Time {
 // monotonic. It returns now if t is later than now.
 func onOurClock(t, now time.Time) time.Time { return now.Add(-max(0, now.Sub(t))) }
 
-// ranLong reports whether the run that began with the last Next and ended at
-// the given time was long enough to reset the delay.
+// ranLong reports whether the run was long enough to reset the delay. The run
+// began with the last call of Next and ended at the given time.
 func (b *Backoff) ranLong(a *attempts, ended time.Time) bool {
 	return ended.Sub(a.started) > b.idlePeriod()
 }

@@ -11,7 +11,8 @@ import (
 type BackoffState struct {
 	// Key is the key.
 	Key string `json:"key"`
-	// Delay is how long the key waits after its next end.
+	// Delay is how long the key waits after the end of the run that began at
+	// Started.
 	Delay time.Duration `json:"delay"`
 	// Started is the time of the last start, and Ended is the last reported
 	// end.

@@ -15,8 +15,9 @@ var ErrDeadline = errors.New("the grace period is over")
 
 // Deadline is the time by which a pod or container must have ended. Hooks,
 // waits for other containers, and stops share one Deadline. A Deadline can only
-// be moved to an earlier time; every goroutine that waits for it is notified at
-// once. Create it with [NewDeadline]. It is safe for concurrent use.
+// be moved to an earlier time. Every goroutine that waits for the Deadline is
+// then notified at once. Create it with [NewDeadline]. It is safe for
+// concurrent use.
 type Deadline struct {
 	clock clock.Clock
 
@@ -65,11 +66,11 @@ func (d *Deadline) Remaining(now time.Time) time.Duration { return max(0, d.At()
 func (d *Deadline) Left() time.Duration { return d.Remaining(d.clock.Now()) }
 
 // Context returns a context that is done when the deadline is reached. The
-// cause of the context is then [ErrDeadline]. The context follows a deadline
-// that is moved after the call. It has no deadline of its own (ctx.Deadline),
-// because a client sends such a deadline to its server, where it can't be
-// moved. Context starts a goroutine. The caller must call cancel, which stops
-// the goroutine and waits until it has ended.
+// cause of the context is then [ErrDeadline]. If the deadline moves after the
+// call, the context is done at the new deadline. ctx.Deadline does not report
+// the deadline, because a client would send it to its server, and could not
+// move it there later. Context starts a goroutine. The caller must call cancel,
+// which stops the goroutine and waits until it has ended.
 func (d *Deadline) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cause := context.WithCancelCause(parent)
 	if d.Left() == 0 {

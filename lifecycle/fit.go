@@ -15,7 +15,8 @@ type AdmissionFailure struct {
 	Reason, Message string
 	// Resource is the resource that the node has too little of. It is empty if
 	// the reason is not a resource. Requested, Used and Capacity are set only
-	// if Resource is set: CPU in millicores, other resources in their own unit.
+	// if Resource is set. Their unit is millicores for CPU, and the resource's
+	// own unit for other resources.
 	Resource                  corev1.ResourceName
 	Requested, Used, Capacity int64
 }
@@ -24,10 +25,10 @@ type AdmissionFailure struct {
 // not a resource.
 func (m AdmissionFailure) Missing() int64 { return plus(m.Requested, m.Used) - m.Capacity }
 
-// FitsAll returns every reason why pod does not fit on a node that runs the
-// pods others, in the kubelet's order: resources, node affinity, node name,
-// host ports, taints. An empty result means that the pod fits. Nil entries in
-// others are ignored. FitsAll is pure.
+// FitsAll returns every reason why pod does not fit on the node. The pods in
+// others run on the node. The order of the reasons is the kubelet's: resources,
+// node affinity, node name, host ports, taints. An empty result means that the
+// pod fits. Nil entries in others are ignored. FitsAll is pure.
 func FitsAll(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []AdmissionFailure {
 	all := FitsResources(pod, others, node)
 	for _, m := range []*AdmissionFailure{
@@ -65,9 +66,9 @@ func fitsName(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 }
 
 // FitsTaints checks the node's taints. It returns nil if the pod tolerates
-// them. Like the kubelet, it checks only taints with the effect NoExecute, and
-// no taints if the pod is static. The scheduler checks the other effects. A
-// toleration with the operator Lt or Gt (KEP-5471) matches no taint.
+// them. Like the kubelet, it checks only taints with the effect NoExecute. The
+// scheduler checks the other effects. For a static pod, FitsTaints checks no
+// taints. A toleration with the operator Lt or Gt (KEP-5471) matches no taint.
 func FitsTaints(pod *corev1.Pod, node *corev1.Node) *AdmissionFailure {
 	if podspec.IsStatic(pod) {
 		return nil

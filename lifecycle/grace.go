@@ -61,12 +61,12 @@ func Seconds(n int64) time.Duration {
 }
 
 // ResumedDeadline returns the deadline of a pod that is already being deleted
-// when the agent starts: now plus grace, or the pod's deletion timestamp,
-// whichever is earlier, but not before now. A restart of the agent thus does
-// not give the pod a second grace period. Use ResumedDeadline only after a
-// restart, because the deletion timestamp comes from the API server's clock.
-// For a deletion that the agent observes itself, the agent's clock is more
-// exact.
+// when the agent starts. The deadline is now plus grace, or the pod's deletion
+// timestamp if that is earlier. If the deletion timestamp is in the past, the
+// deadline is now. A restart of the agent thus does not give the pod a second
+// grace period. Use ResumedDeadline only after a restart, because the deletion
+// timestamp comes from the API server's clock. For a deletion that the agent
+// observes itself, the agent's clock is more exact.
 func ResumedDeadline(pod *corev1.Pod, now time.Time, grace time.Duration) time.Time {
 	if t := pod.DeletionTimestamp; t != nil {
 		grace = min(grace, max(0, t.Sub(now)))

@@ -18,9 +18,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// maxHookBody is how many bytes of a response body are read at most. The hook
-// waits for the end of the body, so a server can prolong the hook, for example
-// until it has drained its connections.
+// maxHookBody is the maximum number of bytes that a hook reads of a response
+// body. The hook ends only when the body has been read, so a server can prolong
+// the hook, for example until the server has drained its connections.
 const maxHookBody = 10 << 10
 
 // hookClient returns the client for HTTP hooks; dial opens its connections. A
@@ -73,8 +73,9 @@ func (r *HookRunner) httpGet(ctx context.Context, info HookInfo, get *corev1.HTT
 	return output, nil
 }
 
-// do sends the request and reads the beginning of the response body. It ignores
-// an error while reading the body.
+// do sends the request and reads at most maxHookBody bytes of the response
+// body. It reads nothing if the Content-Length is larger. It ignores an error
+// while reading the body.
 func (r *HookRunner) do(req *http.Request) ([]byte, error) {
 	resp, err := r.cfg.HTTP.Do(req)
 	if resp != nil && resp.Body != nil {
@@ -129,8 +130,8 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 	return req, nil
 }
 
-// hookHeader returns the hook's headers, with User-Agent and Accept added
-// unless the hook sets them. If the hook sets User-Agent or Accept to an empty
+// hookHeader returns the hook's headers. It adds User-Agent and Accept if the
+// hook does not set them. If the hook sets User-Agent or Accept to an empty
 // value, the header is not sent.
 func hookHeader(headers []corev1.HTTPHeader, userAgent string) http.Header {
 	h := http.Header{}

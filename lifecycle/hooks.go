@@ -236,7 +236,7 @@ func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 	output = r.cut(output)
 	if err != nil {
 		info.Result = HookResult{Err: h.causeOf(ctx, err), Message: h.message(what, handler.Exec != nil, err, output)}
-		r.cfg.Logger.InfoContext(ctx, "hook failed", "hook", string(h.Kind), "pod", h.Pod.Namespace+"/"+h.Pod.Name,
+		r.cfg.Logger.InfoContext(ctx, "lifecycle hook of a container failed", "hook", string(h.Kind), "pod", h.Pod.Namespace+"/"+h.Pod.Name,
 			"podUID", h.Pod.UID, "container", h.Container.Name, "err", info.Result.Err)
 	}
 	info.Elapsed = r.cfg.Clock.Since(start)

@@ -312,7 +312,7 @@ func TestHook_FailureIsLogged(t *testing.T) {
 	result := r.Run(t.Context(), h)
 	require.EqualError(t, r.Outputs()[0].Err, "exit status 1")
 	require.Equal(t, result.Err, r.Outputs()[0].Err)
-	require.Contains(t, log.String(), fmt.Sprintf(`msg="hook failed" hook=preStop pod=%s/%s podUID=%s container=%s err="exit status 1"`+"\n",
+	require.Contains(t, log.String(), fmt.Sprintf(`msg="lifecycle hook of a container failed" hook=preStop pod=%s/%s podUID=%s container=%s err="exit status 1"`+"\n",
 		h.Pod.Namespace, h.Pod.Name, h.Pod.UID, h.Container.Name))
 }
 

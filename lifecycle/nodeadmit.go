@@ -47,14 +47,15 @@ type NodeConfig struct {
 	// OS is the node's operating system. Default: runtime.GOOS.
 	OS string
 	// Allocated reports whether this node has admitted the pod before. If such
-	// a pod has a start time, it is not rejected after a restart of the agent
-	// because labels or taints have changed. Default: false for every pod.
+	// a pod also has a start time, the handler does not check the node's labels
+	// and taints again, because they may have changed since the first
+	// admission. Default: false for every pod.
 	Allocated func(*corev1.Pod) bool
 	// Preempt kills a victim so that a critical pod fits, and returns when all
 	// containers of the victim have ended. KillPod of package podworker does
-	// this, with Evict set in its KillOptions. An error is passed to the
-	// Observer; the critical pod is admitted anyway, because the victim is
-	// being terminated. Default: no preemption.
+	// this, with Evict set in its KillOptions. If Preempt returns an error, the
+	// handler passes the error to the Observer. It admits the critical pod
+	// anyway, because the victim is being terminated. Default: no preemption.
 	Preempt func(ctx context.Context, victim *corev1.Pod) error
 	// Events receives a warning about each victim. Optional.
 	Events EventRecorder
@@ -152,8 +153,9 @@ func (h *NodeHandler) admissionFailures(ctx context.Context, attrs PodAdmitAttri
 }
 
 // preempt kills the pods that must be preempted for a critical pod. It then
-// returns no failures. If a failure is not about a resource, preempt kills no
-// pod, and returns the failures that are not about resources.
+// returns no failures. If a failure is not about a resource, preemption does
+// not help. preempt then kills no pod, and returns only the failures that are
+// not about resources.
 func (h *NodeHandler) preempt(ctx context.Context, attrs PodAdmitAttributes, failures []AdmissionFailure) ([]AdmissionFailure, error) {
 	if len(failures) == 0 || h.cfg.Preempt == nil {
 		return failures, nil

@@ -36,8 +36,7 @@ func (r *HookRunner) cut(output []byte) []byte {
 	return output[max(0, len(output)-r.cfg.OutputBytes):]
 }
 
-// outputRing holds the newest outputs, at most size. It grows only when outputs
-// are added.
+// outputRing holds the newest outputs, at most size.
 type outputRing struct {
 	size int
 

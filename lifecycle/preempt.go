@@ -160,9 +160,9 @@ func order(a, b candidate, needs []Need) int {
 	)
 }
 
-// distance returns how far the pod is from covering the needs: the sum of the
-// squares of the uncovered fractions, so that each resource has the same
-// weight.
+// distance returns how far the pod is from covering the needs. The distance is
+// the sum of the squares of the uncovered fractions of the needs, so that each
+// resource has the same weight.
 func (c candidate) distance(needs []Need) (d float64) {
 	for _, n := range needs {
 		if left := float64(n.Amount - c.held[n.Resource]); left > 0 {

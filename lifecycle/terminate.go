@@ -22,9 +22,9 @@ type Termination struct {
 	// Stop stops a container within grace, like a runtime's StopContainer. The
 	// grace is in whole seconds. Stop returns nil for a container that does not
 	// exist. When the deadline is moved to an earlier time, Stop is called
-	// again for the same container with a shorter grace. The ctx of the
-	// previous call is then done, and the previous call must return soon after.
-	// An error means that the container may still run. Required.
+	// again for the same container with a shorter grace. Terminate first
+	// cancels the ctx of the previous call. The previous call must then return
+	// soon. An error means that the container may still run. Required.
 	Stop func(ctx context.Context, container string, grace time.Duration) error
 	// PreStop runs a hook and returns when the hook has ended or ctx is done.
 	// ctx is done at the deadline at the latest. The container is stopped
@@ -41,11 +41,11 @@ var ErrTermination = errors.New("a Termination needs Deadline, Stop, and exactly
 
 // Terminate stops the containers of the plan in order. It returns when each
 // container has ended or could not be stopped; the errors are joined. Before
-// Terminate stops a container, it waits until the containers in the After list
-// of its step have ended or could not be stopped, but at most until the
-// deadline. The container then has the time until the deadline to end, at least
-// [MinimumStopGrace]. A termination therefore ends at most 2 s after the
-// deadline.
+// Terminate stops a container, it waits for the containers in the After list of
+// the container's step. The wait ends when each of them has ended or could not
+// be stopped, at the latest at the deadline. The container then has the time
+// until the deadline to end, at least [MinimumStopGrace]. A termination
+// therefore ends at most 2 s after the deadline.
 //
 // If ctx is done, Terminate stops waiting at once and returns ctx's error for
 // each container that was not stopped yet. No goroutine outlives the call.
@@ -95,8 +95,8 @@ func (t Termination) terminate(ctx context.Context, s TerminationStep, ended map
 }
 
 // hook runs the container's hook. It returns when PreStop has returned or when
-// the ctx of PreStop is done. If PreStop is still running then, terminate waits
-// for it with wg after it has stopped the container.
+// the ctx of PreStop is done. If PreStop is then still running, terminate first
+// stops the container, and then waits with wg until PreStop has returned.
 func (t Termination) hook(ctx context.Context, s TerminationStep, wg *sync.WaitGroup) {
 	if s.PreStop == nil || t.PreStop == nil || ctx.Err() != nil {
 		return

@@ -37,8 +37,8 @@ type TerminationStep struct {
 	// After are the names of the containers that must have ended before this
 	// container is stopped. The plan has a step for each of them.
 	After []string
-	// Stage is 0 for containers that are stopped at once, and otherwise one
-	// more than the highest stage of the containers in After.
+	// Stage is 0 if the container waits for no other container. Otherwise Stage
+	// is one more than the highest stage of the containers in After.
 	Stage int
 }
 
@@ -48,12 +48,13 @@ type TerminationPlan struct{ Steps []TerminationStep }
 
 // PlanTermination plans how the pod's running containers are stopped (KEP-753).
 // The argument left is the time until the deadline. Regular containers, init
-// containers, ephemeral containers and containers that are not in the spec are
-// stopped at once. A sidecar waits for the regular and init containers and for
-// the sidecars that come after it in the spec. All preStop hooks, also those of
-// sidecars, are started at once. If no time is left, hooks are not run and all
-// containers are stopped at once. PlanTermination is pure. The states may be in
-// any order. The argument pod is nil if only the runtime knows the pod.
+// containers, ephemeral containers and containers that are not in the spec do
+// not wait for other containers. A sidecar waits for the regular and init
+// containers and for the sidecars that come after it in the spec. All preStop
+// hooks, also those of sidecars, are started at once. If no time is left, hooks
+// are not run, and no container waits for another. PlanTermination is pure. The
+// states may be in any order. The argument pod is nil if only the runtime knows
+// the pod.
 func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duration) TerminationPlan {
 	running := map[string]ContainerState{}
 	for _, s := range states {

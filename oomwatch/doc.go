@@ -25,21 +25,22 @@
 //
 // You also supply a place to store [Watcher.Position], so that kills that happen while the
 // agent is down are reported after its restart. Reading /dev/kmsg requires CAP_SYSLOG if
-// kernel.dmesg_restrict is set. Without CAP_SYSLOG, [Watcher.Sources] returns the error,
-// the Watcher tries to open the log every 30 s, and the counters report the cgroup and the
-// number of kills, but not the process.
+// kernel.dmesg_restrict is set. If the log cannot be read, [Watcher.Sources] returns the
+// error, and the Watcher tries to open the log again, at least every 30 s. The counters
+// then report the cgroup and the number of kills, but not the process.
 //
 // # What it guarantees
 //
 //  1. Each kill is reported once, whichever sources observe it, in whatever order. The
 //     kernel writes at most ten dumps (the log lines about the memory and the chosen
 //     process) in five seconds, and parts of a dump may be overwritten. If the dump of a
-//     kill is missing or incomplete, the process is known but its cgroup is not. The kill
-//     then gets the cgroup of a counter that rose at that time, unless another kill
-//     explains the rise. If there are several such counters, the kill may get the cgroup of
-//     another kill. After a group kill (memory.oom.group), the log does not distinguish
-//     another victim of the group from another kill without a dump. The Watcher assigns
-//     such a kill to the group if the same kind of memory was exhausted.
+//     kill is missing or incomplete, the log contains the process but not its cgroup. The
+//     kill then gets the cgroup of a counter that rose at that time and whose rise no other
+//     kill explains. If there are several such counters, the kill may get the cgroup of
+//     another kill. After a group kill (memory.oom.group), a death without a dump may be
+//     another victim of the group or a separate kill; the log does not distinguish them.
+//     The Watcher assigns such a death to the group if the same kind of memory was
+//     exhausted.
 //  2. A kill whose log lines are complete is reported shortly after [KmsgConfig.Hold],
 //     because more kills of its group may follow until then. It is reported at once when
 //     the log has the first line of the next kill. A kill that only a counter reports, or
@@ -54,9 +55,9 @@
 //     it stopped.
 //  6. Kills from before the first start, in the log or in the counters, are not reported.
 //     After a restart with a Position, all kills after this Position that are still in the
-//     log are reported, including a kill whose first lines were written before this
-//     Position. If the Watcher stopped while the handler was running, the kill that was
-//     passed to the handler is reported again. Other handled kills are not reported again.
+//     log are reported, including a kill that was incomplete when the Position was saved.
+//     If the Watcher stopped while the handler was running, the kill that was passed to the
+//     handler is reported again. Other handled kills are not reported again.
 //  7. A container that can create cgroups cannot choose names that attribute a kill to
 //     another pod.
 //

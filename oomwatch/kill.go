@@ -124,9 +124,10 @@ func (k *Kill) String() string {
 	return b.String()
 }
 
-// add adds a victim to a group kill. The kernel kills and logs the chosen process twice,
-// and add does not add it again. If the chosen process was reported before the kill was
-// known to be a group kill, reportedPID is its PID.
+// add adds a victim to a group kill. The kernel logs the chosen process twice: alone, and
+// as a member of the group. add adds the process only once. If the process was already
+// reported as a kill of its own, before the log announced the group kill, reportedPID is
+// its PID.
 func (k *Kill) add(v Victim, reportedPID int) {
 	k.counted++
 	if v.PID == reportedPID || slices.ContainsFunc(k.Victims, func(other Victim) bool { return other.PID == v.PID }) {

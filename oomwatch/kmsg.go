@@ -321,8 +321,9 @@ func (k *Kmsg) handleTimeout() error {
 // wallTime converts a record's time to the time of day. Time servers correct the monotonic
 // clock, but not the clock of the log, which drifts. The record with the smallest age so
 // far was probably read as soon as it was written, so its age is the drift of the log's
-// clock at that time. This age, plus the most that the clock can have drifted since, is
-// the upper limit of the drift. It is not used if it exceeds the maximum drift since boot.
+// clock at that time. This age, plus the most that the clock can have drifted since, is the
+// upper limit of the drift. The limit is not used if it exceeds the maximum drift since
+// boot.
 func (k *Kmsg) wallTime(record Record) time.Time {
 	now := k.cfg.Monotonic()
 	age := now - record.SinceBoot

@@ -8,12 +8,12 @@ import (
 // Parts of the relevant lines of mm/oom_kill.c and mm/memcontrol.c, in the format of
 // kernels since 5.3.
 const (
-	invokedLine = " invoked oom-killer:"
-	summaryLine = "oom-kill:constraint="
-	killedLine  = "Killed process "
-	exitingLine = ": OOM victim "
-	groupLine   = " are going to be killed due to memory.oom.group set"
-	nobodyLine  = "Out of memory and no killable processes"
+	invokedLine  = " invoked oom-killer:"
+	summaryLine  = "oom-kill:constraint="
+	killedLine   = "Killed process "
+	exitingLine  = ": OOM victim "
+	groupLine    = " are going to be killed due to memory.oom.group set"
+	noVictimLine = "Out of memory and no killable processes"
 )
 
 // parseSummary parses the line about the process that the kernel has chosen into k. It

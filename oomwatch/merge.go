@@ -28,9 +28,9 @@ type Observation struct {
 // A kill with a cgroup in the log is returned at once, because the log has the most
 // details; the counter that rises because of this kill adds nothing. The merger holds the
 // rise of a counter for the window, because the log may still report the kill. It also
-// holds a kill without a cgroup in the log for the window, because a counter may supply
-// the cgroup: a counter that rises and that no other kill explains. Kills in the log are
-// returned in the order of the log.
+// holds a kill without a cgroup in the log for the window, because a counter whose rise no
+// other kill explains may supply the cgroup. Kills in the log are returned in the order of
+// the log.
 type merger struct {
 	window time.Duration
 	all    []*entry // in the order in which they were added

@@ -19,7 +19,7 @@ type Parser struct {
 	last     *Kill    // the last kill; more victims of its group may follow
 	group    bool     // last is a group kill
 	memory   Kind     // kind of memory whose exhaustion caused last; empty if unknown
-	quietPID int      // PID of the victim of the kill that FlushLast returned before it was known to be a group kill
+	quietPID int      // PID of the victim that FlushLast returned; the log may still announce that its group is killed
 	partial  string   // incomplete summary that continues in another record
 	next     uint64   // sequence number of the next record if none is missing
 	idle     uint64   // sequence number of the last record up to which all kills are complete
@@ -81,7 +81,7 @@ func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
 	switch {
 	case strings.Contains(text, invokedLine):
 		return p.finish()
-	case strings.HasPrefix(text, nobodyLine):
+	case strings.HasPrefix(text, noVictimLine):
 		p.NoVictim++
 		return p.finish()
 	}

@@ -177,8 +177,8 @@ func printable(name string) string {
 }
 
 // allow reports whether the pod may have another event. If so, it counts that event. An
-// event counts against Burst until the time Every has passed since the previous event
-// stopped counting, or since now if no other event counts.
+// event stops counting against Burst after the time Every. If earlier events still count,
+// this time starts when the last of them stops counting.
 func (r *Reporter) allow(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

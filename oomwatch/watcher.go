@@ -49,8 +49,8 @@ type Config struct {
 	// the kills were queued. If Handler is nil, call [Watcher.Next].
 	Handler func(context.Context, Kill)
 	// Attribute returns the pod UID and the container ID to which a cgroup belongs. Both
-	// are empty if it belongs to no pod and no container. It must not block or call the
-	// Watcher. Default [ParseCgroup].
+	// are empty if the cgroup belongs to no pod and no container. Attribute must not block
+	// or call the Watcher. Default [ParseCgroup].
 	Attribute func(cgroup string) (types.UID, string)
 	// Window is how long the Watcher holds a kill that only a counter has reported,
 	// because the log may still report the kill. It is also how long the Watcher holds a
@@ -260,7 +260,7 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 		if w.cfg.Clock.Since(began) > retryMax {
 			pause = retryMin // the source worked for some time
 		}
-		w.cfg.Logger.WarnContext(ctx, "source of OOM kills failed, will retry", "source", source.Name(), "retryIn", pause, "err", err)
+		w.cfg.Logger.WarnContext(ctx, "could not read OOM kills from a source, will retry", "source", source.Name(), "retryIn", pause, "err", err)
 		timer := w.cfg.Clock.NewTimer(pause)
 		select {
 		case <-ctx.Done():

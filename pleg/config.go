@@ -33,10 +33,10 @@ type Config struct {
 	// Required. Cache is a concrete type because the generator relies on the cache's rules
 	// of freshness, which an interface cannot express.
 	Cache *podcache.Cache
-	// Handler is called with each event, one event at a time, on the goroutine of the
-	// pass. Handler may call every method of the generator except Run, Relist and
-	// RelistPod, which would deadlock. An event is delivered when Handler has returned. A
-	// slow Handler delays the passes. Required.
+	// Handler is called with each event, one event at a time, on the goroutine of the pass.
+	// Handler may call every method of the generator except Run, Relist and RelistPod,
+	// which would deadlock. An event counts as delivered when Handler has returned. A slow
+	// Handler delays the passes. Required.
 	Handler func(context.Context, Event)
 	// Lister does the lists of global relists instead of Runtime, at lower cost. If it is
 	// set, Run does a global relist as soon as two pods have due requests or hints.

@@ -31,39 +31,43 @@
 // If the stream breaks, the generator opens it again, with back-off and without a limit on
 // attempts.
 //
-// The generator does the next global relist within Period, not MaxPeriod, if a reader of
-// the cache waits for a newer status of a pod, if a reinspection was requested, or if the
-// last pass was not completed.
+// The generator does the next global relist within Period, not MaxPeriod, in these cases:
+//
+//   - A reader of the cache waits for a newer status of a pod.
+//   - A reinspection was requested.
+//   - An event did not name its pod.
+//   - The last pass was not completed.
 //
 // # What you supply
 //
-// You supply the four methods of [Runtime], which any CRI client has, a cache without
-// another writer, and a handler. The generator calls the handler during the pass, with one
-// event at a time, so the handler should record the pod and return. [Generator.Watch]
-// returns a channel of events as an alternative; the handler may then be empty. For each
-// reader the generator stores at most one event per pod, so a reader misses no pod and the
-// generator never waits for a reader. The event stream and a faster [Lister] are optional.
-// The CRI client also provides the event stream; package pleg/wirelist provides a faster
-// Lister.
+// You supply a [Runtime], whose four methods any CRI client has, a cache that no other code
+// writes, and a handler. The generator calls the handler during the pass, with one event at
+// a time, so the handler should record the pod and return. [Generator.Watch] returns a
+// channel of events as an alternative; the handler may then do nothing. For each channel
+// the generator stores at most one unread event per pod. A slow reader thus misses no
+// changed pod and does not delay the generator. The event stream and a faster [Lister] are
+// optional. The CRI client also provides the event stream; package pleg/wirelist provides a
+// faster Lister.
 //
 // # What it guarantees
 //
-//  1. No event is lost. An event is delivered when the handler has returned. The next pass
-//     delivers the events that a cancelled pass did not deliver.
+//  1. No event is lost. An event counts as delivered when the handler has returned. The
+//     next pass delivers the events that a cancelled pass did not deliver.
 //  2. The generator updates the status of a pod in the cache before it delivers the pod's
 //     events. It delivers the death of a container before the removal.
-//  3. A reader that requests a status at least as new as t never gets an older status
-//     without an error. If the inspection failed, the reader gets the error and the last
-//     known status, marked as stale. The reader does not wait for the next attempt, because
-//     the runtime may fail for an unknown time, and a pod worker can decide without a new
-//     status. If the runtime listed the pod, the cache never reports the pod as absent: a
-//     changed pod is excluded from the global time of the cache until it is inspected.
+//  3. A reader that requests a status at least as new as t gets such a status or an error.
+//     If the inspection failed, the reader gets the error and the last known status, marked
+//     as stale. The reader does not wait for the next attempt, because the runtime may fail
+//     for an unknown time, and a pod worker can decide without a new status. If the runtime
+//     listed the pod, such a reader never gets the answer that the pod is absent: until a
+//     changed pod is inspected, the generator excludes the pod from the global time of the
+//     cache, so the reader waits.
 //  4. A pod whose inspection fails or hangs does not delay other pods. The generator
 //     retries the inspection after 1 s, 2 s, and so on up to 1 min, and delivers the pod's
 //     events in the meantime. Retries use at most half of MaxInspections. There is one
-//     exception: if MaxInspections inspections hang that are not retries, the inspections
-//     of other pods wait for at most one InspectTimeout. Even then the cache stays current
-//     for unchanged and absent pods.
+//     exception: if MaxInspections inspections hang at the same time, the inspections of
+//     other pods wait until one of them fails after InspectTimeout. Even then the cache
+//     stays current for unchanged and absent pods.
 //  5. A failed list changes only the result of [Generator.Healthy]. A list that hangs fails
 //     after ListTimeout. If the list of all pods fails because it is too large, Run still
 //     relists pods one by one: see [ErrTooLarge].
@@ -80,14 +84,14 @@
 //
 // # Goroutines and locking
 //
-// New starts nothing. Run lists, compares and delivers events on the goroutine that called
-// it. Inspections run on up to MaxInspections other goroutines; Run processes the results
-// one by one. Two more goroutines read the event stream. All of these goroutines end before
-// Run returns if the runtime's calls return when their context is done. Each watcher has
-// one goroutine until its context is done. Relist and RelistPod wait for the inspections
-// that they started and deliver events on the caller's goroutine. While Run is in progress,
-// Run may deliver events that Relist or RelistPod found, and these may deliver events that
-// Run found. Events are never delivered at the same time.
+// New starts nothing. Run lists, compares and delivers events on the goroutine of its
+// caller. Inspections run on up to MaxInspections other goroutines; Run processes the
+// results one by one. Two more goroutines read the event stream. The runtime's calls must
+// return when their context is done; all of these goroutines then end before Run returns.
+// Each watcher has one goroutine until its context is done. Relist and RelistPod wait for
+// the inspections that they started and deliver events on the caller's goroutine. While Run
+// is in progress, Run may deliver events that Relist or RelistPod found, and Relist and
+// RelistPod may deliver events that Run found. Events are never delivered at the same time.
 //
 // One lock serialises the passes; a pass holds the lock while the handler runs. To start a
 // pass, Relist and RelistPod wait for the lock until their context is done. To process the
@@ -103,9 +107,9 @@
 // (listing.go), compare them with the previous listing, and call processPod for each
 // changed pod. processPod inspects the pod (inspect.go), deletes its record, or only
 // delivers its events. An inspection of a changed pod requests only the statuses that may
-// be outdated: those of objects that are new, have changed state, or are in the state
-// created or unknown, and those of ready sandboxes without an address. The code for the
-// event stream (stream.go) only records hints for plan.
+// be outdated. These are the statuses of new objects, of objects whose state has changed or
+// is created or unknown, and of ready sandboxes without an address. The code for the event
+// stream (stream.go) only records hints for plan.
 //
 // A record (record.go) contains the newest listing of a pod, the result of the pod's last
 // successful inspection, and the listing up to which all events were delivered. The events
@@ -152,8 +156,9 @@
 //     after five failures in quick succession. Since 1.37 the events of the kubelet are
 //     only hints as well, but the kubelet still lists all pods every second; here the
 //     events replace most of these lists.
-//   - Run holds back hints of creations, starts and removals for up to 1 s, unless a relist
-//     is requested, so that the runtime does not list while it starts a pod.
+//   - Run holds back hints of creations, starts and removals for up to 1 s, so that the
+//     runtime does not list while it starts a pod. A requested relist of the pod serves
+//     these hints earlier.
 //   - The kubelet's relist of one pod does not detect that the pod was removed; here this
 //     relist detects the removal.
 //   - When the network of a ready sandbox is removed before the sandbox, the kubelet drops

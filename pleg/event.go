@@ -27,8 +27,8 @@ const (
 	// [Observer].Event, but does not deliver the event, because no action is needed.
 	ContainerChanged EventType = "ContainerChanged"
 	// PodSync means that the pod was inspected again and that no container's state has
-	// changed. The cause is a request, a failed inspection, or a status that contradicted
-	// the list.
+	// changed. The cause is a request, an earlier inspection that failed, or a status that
+	// contradicted the list.
 	PodSync EventType = "PodSync"
 )
 

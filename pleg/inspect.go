@@ -36,8 +36,8 @@ type job struct {
 	objects []object // as listed
 	at      time.Time
 	queued  time.Time
-	// before is the result of the last successful inspection. inspect copies the statuses
-	// that are still current from before. If all is set, inspect requests every status.
+	// before is the result of the last successful inspection. inspect reuses its statuses
+	// that are still current. If all is set, inspect requests every status.
 	before snapshot
 	all    bool
 	// retry means that the last inspection of the pod failed. podSync means that finish
@@ -68,7 +68,7 @@ func (g *Generator) startJobs() {
 	}
 }
 
-// work runs a job and adds it to the finished jobs, which collect processes.
+// work runs a job and adds the job to g.finished. The method collect processes the result.
 func (g *Generator) work(ctx context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.InspectTimeout)
 	defer cancel()
@@ -223,11 +223,13 @@ func podName(objects []object) (name, namespace string) {
 	return "", ""
 }
 
-// podIPs returns the addresses of the newest sandbox if that sandbox is ready and has
-// addresses. Otherwise it returns the previous addresses, because a terminating pod keeps
-// its addresses, and the runtime may remove the network of a sandbox before the sandbox
-// itself (kubernetes#82276). If a ready sandbox exists to which the previous addresses do
-// not belong, it returns no addresses.
+// podIPs returns the addresses of the pod and the ID of the sandbox to which they belong:
+//   - If the newest sandbox is ready and has addresses: its addresses.
+//   - Otherwise, if no sandbox is ready, or if only the newest sandbox is ready and the
+//     previous addresses belong to it: the previous addresses. A terminating pod thus keeps
+//     its addresses. The runtime may remove the network of a sandbox before the sandbox
+//     itself (kubernetes#82276).
+//   - Otherwise: no addresses.
 func podIPs(s *podcache.Status, before snapshot) (ips []string, source string) {
 	newest := s.ReadySandbox()
 	if ips := sandboxIPs(newest); len(ips) > 0 {

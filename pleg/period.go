@@ -80,8 +80,8 @@ func (g *Generator) period(now time.Time) time.Duration {
 	return g.cfg.MaxPeriod
 }
 
-// requestedPods returns the pods with requests or hints. It contains the empty UID if any
-// other pod may have changed as well. The caller holds mu.
+// requestedPods returns the pods with requests or hints. The result contains the empty UID
+// if any other pod may have changed as well. The caller holds mu.
 func (g *Generator) requestedPods() map[types.UID]bool {
 	pods := map[types.UID]bool{}
 	for h := range g.hints {

@@ -128,7 +128,7 @@ func (g *Generator) Run(ctx context.Context) error {
 		_, _, wait := g.plan(g.cfg.Clock.Now())
 		return wait
 	})
-	if !first { // otherwise another Run owns the callback
+	if !first { // this Run has set the callback
 		g.cfg.Cache.OnWait(nil)
 	}
 	reader.Wait()
@@ -303,7 +303,7 @@ type Stats struct {
 	// RelistedAt is the start of the last successful global relist. It is zero if no global
 	// relist has succeeded yet.
 	RelistedAt time.Time
-	// Reconnects counts how often the stream was opened, without the first time.
+	// Reconnects counts how often the stream was opened again after the first time.
 	Reconnects uint64
 	// Streaming reports whether the stream is open.
 	Streaming bool

@@ -18,7 +18,8 @@ const (
 )
 
 // record is the state of one pod in the generator. It exists from the pod's first listing
-// until the pod's last event is delivered.
+// until a global relist has confirmed the pod's removal and the pod's last event is
+// delivered.
 type record struct {
 	uid types.UID
 	// delivered has the pod's objects in their states after the last delivered

@@ -21,7 +21,7 @@ const maxRoundRobin = 16
 // functions in this file hold step.
 func (g *Generator) relist(p *pass) (Result, error) {
 	g.cfg.Observer.RelistStart()
-	at := g.cfg.Clock.Now() // before the lists, so that their contents are not older
+	at := g.cfg.Clock.Now() // before the lists, so that their contents are not older than at
 	var served map[types.UID]bool
 	var open *stream
 	g.locked(func() { g.relistBegan, served, open = at, g.drainRequests(), g.stream })
@@ -204,7 +204,7 @@ func (g *Generator) processPod(p *pass, r *record) {
 		case r.complete:
 			delete(g.records, r.uid)
 			delete(g.dirty, r.uid)
-		default: // a reinspection can be requested until a global relist confirms the removal
+		default: // keep the record for reinspect requests until a global relist confirms the removal
 			*r = record{uid: r.uid}
 		}
 		g.locked(func() { _, g.stats.FailedPods = g.countDirty() })

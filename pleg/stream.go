@@ -228,9 +228,9 @@ func (g *Generator) recordEvent(e *runtimeapi.ContainerEventResponse) {
 	g.loop.Trigger()
 }
 
-// recordHint records a hint. If the event does not name its pod, it may concern any pod, so
-// recordHint requests a global relist within Period. It records a deletion without a pod as
-// a hint instead, because the newest listing may already contain the deletion. The caller
+// recordHint records a hint. An event that does not name its pod may concern any pod, so
+// recordHint requests a global relist within Period. But it records a deletion without a
+// pod as a hint, because the newest listing may already contain the deletion. The caller
 // holds mu.
 func (g *Generator) recordHint(h hint, now time.Time) {
 	if s := g.stream; s != nil {

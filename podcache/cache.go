@@ -19,12 +19,12 @@ type Cache struct {
 	global  time.Time
 	// globalSet means that global was set. Before that, a pod without an entry may exist.
 	globalSet bool
-	// round counts the calls of UpdateTime. An exclusion from an earlier round is an old
-	// exclusion.
+	// round counts the calls of UpdateTime. Each call ends the exclusions of earlier
+	// rounds.
 	round uint64
-	// excluded and absent contain the UIDs of the entries that are excluded or absent now, or
-	// that were excluded or absent at the last UpdateTime. UpdateTime uses these sets instead
-	// of a loop over all entries.
+	// excluded contains the UIDs of all excluded entries, and absent of all absent entries.
+	// Until the next UpdateTime, they also contain entries that are no longer excluded or
+	// absent. UpdateTime uses these sets instead of a loop over all entries.
 	excluded, absent map[types.UID]struct{}
 	waiting          map[types.UID][]*waiter
 	onWait           func() // may be nil
@@ -37,8 +37,8 @@ type entry struct {
 	// fresh is the newest time of a write to this entry. known means that fresh is set.
 	fresh time.Time
 	known bool
-	// absent means that the entry has no status. It records only when the pod did not exist,
-	// or that the pod is excluded.
+	// absent means that the entry has no status. Such an entry records only when the pod
+	// did not exist, or that the pod is excluded.
 	absent bool
 	// excluded means that the global time does not apply to this entry. excludedAt and round
 	// are the time and the round of the last UpdateTime that excluded the pod.
@@ -71,9 +71,9 @@ func (c *Cache) Get(uid types.UID) (*Status, error) {
 // same as [Cache.Get]. If ctx is done first, it returns a nil Status and an error that
 // wraps the cause of ctx. A status that is new enough is returned even if ctx is done.
 //
-// While [Cache.Known] returns false for the pod, no status is new enough, not even for the
-// zero time: an agent that has just started must not conclude that a pod does not exist
-// because the cache is still empty.
+// While [Cache.Known] returns false for the pod, GetNewerThan waits even if t is the zero
+// time. Otherwise an agent that has just started would conclude from the empty cache that
+// the pod does not exist.
 func (c *Cache) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*Status, error) {
 	c.mu.RLock()
 	if c.isFresh(uid, t) {
@@ -166,12 +166,12 @@ func (c *Cache) Delete(uid types.UID, t time.Time) {
 	c.recordWrite(uid, e, t)
 }
 
-// UpdateTime sets the global time to t: all pods, whether or not they are in the cache, are
-// now as new as t, unless except contains them. Pass in except the pods that have changed
-// in a listing that began at t and are not inspected yet. The new global time does not
-// apply to an excluded pod until the pod is written with a time of t or later, or until a
-// later UpdateTime does not exclude it. If t is before the current global time, UpdateTime
-// changes nothing.
+// UpdateTime sets the global time to t, the start of a listing. All pods are now as new as
+// t, whether or not they are in the cache. The pods in except are excluded: the new global
+// time does not apply to them yet. Pass in except the pods that have changed in the listing
+// and are not inspected yet. The exclusion of a pod ends when the pod is written with a
+// time of t or later, or with a later UpdateTime whose except does not contain the pod. If
+// t is before the current global time, UpdateTime changes nothing.
 //
 // It allocates nothing if except is empty, and checks every waiter once.
 func (c *Cache) UpdateTime(t time.Time, except ...types.UID) {

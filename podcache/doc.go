@@ -41,8 +41,8 @@
 //
 // # Differences from the kubelet
 //
-//   - A reader of the kubelet's cache waits until there is a status; here GetNewerThan also
-//     returns when its context is done.
+//   - A reader of the kubelet's cache waits until the status is new enough; here
+//     GetNewerThan also returns when its context is done.
 //   - A status is new enough if its time is at or after the requested time. In the kubelet
 //     an equal time wakes a waiter but does not satisfy a new call.
 //   - The kubelet's cache accepts a status that is older than the cached status; here Set
@@ -55,8 +55,8 @@
 //     deletion wakes them.
 //   - The kubelet does not record when it observed that a pod was missing; here the cache
 //     keeps that time until the global time has reached it.
-//   - UpdateTime can exclude pods. In the kubelet, UpdateTime is called only after every
-//     pod was inspected, so that a pod whose inspection hangs delays all other pods.
+//   - UpdateTime can exclude pods. The kubelet calls UpdateTime only after it has inspected
+//     every pod, so a pod whose inspection hangs delays all other pods.
 //   - The writer can find out whether a reader waits, so it can list the runtime less often
 //     while no reader waits.
 //   - After a failed inspection the kubelet has only the error; here the cache also keeps

@@ -82,10 +82,13 @@ type merged struct {
 	conflicts []Conflict
 }
 
-// merge chooses the pods to deliver. before contains the owners after the previous merge.
-// A pod whose source owned both the name and the UID of the pod has precedence, then a
-// pod whose source owned one of the two, then any other pod. Among pods with the same
-// precedence, the order of sources decides.
+// merge chooses the pods to deliver. before has the owner of each key after the previous
+// merge. merge chooses in this order:
+//  1. pods whose source owned both their UID and their name,
+//  2. pods whose source owned one of the two,
+//  3. all other pods.
+//
+// Within each group, the order of sources decides.
 func merge(sources []string, defined map[string][]*corev1.Pod, before map[podKey]string) merged {
 	m := merged{owners: make(map[podKey]string, len(before))}
 	chosen := make(map[*corev1.Pod]bool, len(before)/2)
@@ -104,7 +107,7 @@ func merge(sources []string, defined map[string][]*corev1.Pod, before map[podKey
 		for _, pod := range defined[source] {
 			if chosen[pod] {
 				m.pods = append(m.pods, pod)
-				delete(chosen, pod) // a source may pass the same object twice
+				delete(chosen, pod) // if the source passes this object twice, the second is a conflict
 				continue
 			}
 			c := keysOf(pod)

@@ -12,7 +12,7 @@ import (
 // name. The caller must guard it with an RWMutex.
 type index struct {
 	list   []*corev1.Pod
-	shared atomic.Bool // list was returned to a caller; atomic, because readers set this field
+	shared atomic.Bool // list was returned to a caller; atomic, because readers set this field while they share the read lock
 	byUID  map[types.UID]*corev1.Pod
 	byName map[types.NamespacedName]*corev1.Pod // the last pod in list with each name
 }
@@ -30,7 +30,8 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 }
 
 // set replaces the pod with the same UID, or appends pod, and reports whether anything
-// changed. A pod with a new name is appended like a new pod.
+// changed. If the name of a pod has changed, set removes the old version and appends the
+// new version.
 func (x *index) set(pod *corev1.Pod) bool {
 	name := nameOf(pod)
 	old, known := x.byUID[pod.UID]

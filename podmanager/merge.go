@@ -25,17 +25,17 @@ type Change struct {
 	// must not be modified.
 	Pods []*corev1.Pod
 	// UnreadSources are the sources that have not called Set yet, in the order of the config.
-	// Pods of these sources that run on the node are not in Pods and must keep running,
-	// because the source may still define them.
+	// Pods of these sources may run on the node without being in Pods. They must keep running,
+	// because their source may still define them.
 	UnreadSources []string
 }
 
 // MergeConfig configures a [Merge].
 type MergeConfig struct {
-	// Sources are the names of the sources, such as [podspec.SourceFile]. Pods of every
-	// source except [podspec.SourceAPI] are static. If several sources define a pod that
-	// was not in the previous set, the pod of the first of these sources in this list is
-	// used. Required.
+	// Sources are the names of the sources, such as [podspec.SourceFile]. Pods of every source
+	// except [podspec.SourceAPI] are static. If several sources define the same pod, and it was
+	// not in the previous set, Merge uses the pod of the source that comes first in this list.
+	// Required.
 	Sources []string
 	// Handler is called for the first Set of each source, with or without pods, and for
 	// each later Set that changes the merged pods. It runs in the goroutine that called
@@ -64,7 +64,7 @@ func (c MergeConfig) Validate() error {
 	}
 	for i, name := range c.Sources {
 		if name == "" {
-			errs = append(errs, fmt.Errorf("field Sources: the name at %d is empty", i))
+			errs = append(errs, fmt.Errorf("field Sources[%d]: the name is empty", i))
 		} else if slices.Contains(c.Sources[:i], name) {
 			errs = append(errs, fmt.Errorf("field Sources: %q occurs twice", name))
 		}
@@ -83,11 +83,11 @@ func (c MergeConfig) Validate() error {
 // once: as long as the source passes the same object, Merge delivers the same copy.
 //
 // If two sources define pods with the same UID or the same name, Merge uses the pod that was
-// defined first, as long as its source defines it. The pod of the other source is a
+// defined first, as long as the source of this pod defines it. The pod of the other source is a
 // [Conflict]. When the first source no longer defines the pod, the pod of the other source
-// replaces it: as an update if both have the same UID, otherwise as a removal and an
-// addition. After a restart of the process, the pod of the first source that calls Set is
-// used. A mirror pod and its static pod do not conflict.
+// replaces it: as an update if both have the same UID, otherwise as a removal and an addition.
+// After a restart of the process, Merge uses the pod of the source that calls Set first. A
+// mirror pod and its static pod do not conflict.
 type Merge struct {
 	cfg MergeConfig
 
@@ -121,9 +121,9 @@ func NewMerge(cfg MergeConfig) (*Merge, error) {
 	}, nil
 }
 
-// Source returns a function that calls [Merge.Set] for the source with this name. Pass it
-// to the Run method of the source. If the name is not in the config, which is a programming
-// error, the function drops the pods and logs an error.
+// Source returns a function that calls [Merge.Set] for the source with this name. Pass the
+// function to the Run method of the source. If the name is not in the config, which is a
+// programming error, the function drops the pods and logs an error.
 func (m *Merge) Source(name string) func(ctx context.Context, pods []*corev1.Pod) {
 	return func(ctx context.Context, pods []*corev1.Pod) {
 		if err := m.Set(ctx, name, pods); err != nil {
@@ -155,7 +155,7 @@ func (m *Merge) Set(ctx context.Context, source string, pods []*corev1.Pod) erro
 	change := Change{Source: source, Ops: Diff(before, merged.pods), Pods: slices.Clip(merged.pods), UnreadSources: m.UnreadSources()}
 	m.reportConflicts(ctx, known, merged.conflicts)
 	for _, op := range change.Ops {
-		m.cfg.Logger.InfoContext(ctx, "received a change of pods from a source", "op", op.Type.String(),
+		m.cfg.Logger.InfoContext(ctx, "a source changed its pods", "op", op.Type.String(),
 			"pod", nameOf(op.Pod).String(), "podUID", string(op.Pod.UID), "source", source)
 	}
 	if !answered || len(change.Ops) > 0 {

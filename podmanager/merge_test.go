@@ -83,7 +83,7 @@ func TestMergeConfig_ValidateReportsEveryProblem(t *testing.T) {
 	require.ErrorContains(t, err, "field Sources is required")
 	require.ErrorContains(t, err, "field Handler is required")
 	err = podmanager.MergeConfig{Sources: []string{"a", "", "a"}}.Validate()
-	require.ErrorContains(t, err, "the name at 1 is empty")
+	require.ErrorContains(t, err, "field Sources[1]: the name is empty")
 	require.ErrorContains(t, err, `"a" occurs twice`)
 }
 
@@ -109,8 +109,8 @@ func TestMerge_SourcesAreIndependent(t *testing.T) {
 	b.Source("nobody")(t.Context(), nil)
 	b.Source("api")(t.Context(), pods(podOf("c", "u3", "i:1")))
 	require.Contains(t, b.log.String(), `level=ERROR msg="dropped pods of an unknown source" source=nobody`)
-	require.Equal(t, 4, strings.Count(b.log.String(), `msg="received a change of pods from a source"`), "each operation is one line")
-	require.Contains(t, b.log.String(), `msg="received a change of pods from a source" op=REMOVE pod=default/a podUID=u1 source=http`)
+	require.Equal(t, 4, strings.Count(b.log.String(), `msg="a source changed its pods"`), "each operation is one line")
+	require.Contains(t, b.log.String(), `msg="a source changed its pods" op=REMOVE pod=default/a podUID=u1 source=http`)
 }
 
 func TestMerge_PodOfTwoSourcesStaysWithTheFirst(t *testing.T) {

@@ -63,9 +63,9 @@ func NewMirrorClient(cfg MirrorConfig) (*MirrorClient, error) {
 }
 
 // Apply carries out a plan of [PlanMirrors] in order. If an action fails, Apply continues
-// with the next action; if the deletion of an action fails, the creation of the same
-// action is skipped. The returned error joins all errors. The next plan contains the
-// failed actions again.
+// with the next action. If an action both deletes and creates, and the deletion fails, Apply
+// skips the creation. The returned error joins all errors. The next plan contains the failed
+// actions again.
 func (c *MirrorClient) Apply(ctx context.Context, plan []MirrorAction) error {
 	var errs []error
 	for _, action := range plan {

@@ -44,8 +44,8 @@ const (
 // counts as outdated. PlanMirrors plans no new mirror of such a pod, because
 // [MirrorClient.Create] would return an error.
 //
-// Pass all pods, including finished pods, so that a deleted mirror is created again while
-// a source defines its pod.
+// Pass all pods, including finished pods. For a pod that is missing from pods, PlanMirrors
+// creates no mirror, and deletes an existing mirror.
 func PlanMirrors(pods, mirrors []*corev1.Pod, keep func(mirror *corev1.Pod) bool) (plan []MirrorAction) {
 	mirrorOf, podOf := lastOfName(mirrors), lastOfName(pods)
 	for _, pod := range pods {

@@ -67,7 +67,7 @@ type Op struct {
 // deletion, and the annotations except kubernetes.io/config.seen and
 // kubernetes.io/config.mirror. Diff does not rely on the hash annotation.
 //
-// A caller need not process every set: if before is the last set that it processed, the
+// A caller may skip sets: it passes as before the last set that it has processed, and the
 // operations lead from that set to now.
 func Diff(before, now []*corev1.Pod) (ops []Op) {
 	old := make(map[types.UID]*corev1.Pod, len(before))

@@ -14,9 +14,9 @@ import (
 // Manager holds the pods that this node should run and their mirror pods. Make it with
 // [New]; all methods are safe for concurrent use.
 //
-// It retains the pods that are passed to it, and the pods and slices that it returns are
-// shared: none of them may be modified. UIDs must be unique; a pod without a UID is stored
-// under the UID "".
+// The Manager retains the pods that callers pass. The pods and slices that it returns are
+// shared. Callers must modify none of them. UIDs must be unique; a pod without a UID is
+// stored under the UID "".
 type Manager struct {
 	mu      sync.RWMutex
 	pods    *index // without mirrors

@@ -137,9 +137,9 @@ type EventPolicy uint8
 
 // The event policies.
 const (
-	// EventsOnChange records an event for the failure that reaches the threshold. It
-	// records an event for any other failure, error or warning only if the last event had
-	// another outcome, or if EventPeriod has passed since the last event.
+	// EventsOnChange records an event for each failure, error or warning that changes the
+	// result. It records an event for any other failure, error or warning only if the last
+	// event had another outcome, or if EventPeriod has passed since the last event.
 	EventsOnChange EventPolicy = iota
 	// EventsAlways records an event for every failure, error and warning, like the
 	// kubelet.
@@ -194,8 +194,8 @@ type Config struct {
 	// EventPolicy defines how often events are recorded. Default EventsOnChange.
 	EventPolicy EventPolicy
 	// EventPeriod is the minimum time between two events of a probe with the same outcome,
-	// for EventsOnChange. A failure that reaches the threshold causes an event at any
-	// time. Default 5m.
+	// for EventsOnChange. A failure that changes the result causes an event at any time.
+	// Default 5m.
 	EventPeriod time.Duration
 	// History is the number of runs that the Manager stores for each probe; -1 means that
 	// it stores no runs. Default 4. HistoryBytes is the maximum size of the stored output

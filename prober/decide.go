@@ -73,8 +73,8 @@ func plan(f facts) action {
 }
 
 // restarts reports whether an exited container may run again. The cause may be the
-// container's own rules and restart policy, or a rule of any container that restarts all
-// containers.
+// container's own rules and restart policy, or a rule of any container of the pod with the
+// action RestartAllContainers.
 func restarts(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	if podspec.ShouldRestart(pod, c, exitCode) {
 		return true

@@ -20,8 +20,8 @@
 // [Manager.StopLivenessAndStartup] when the termination of the pod begins and
 // [Manager.RemovePod] when the pod has ended.
 //
-// Kill a container if [Manager.Result] returns [Failure] for the container's liveness or
-// startup probe and its current container ID.
+// Kill a container if [Manager.Result], called with the container's current ID, returns
+// [Failure] for its liveness or startup probe.
 //
 // # What it guarantees
 //
@@ -37,11 +37,12 @@
 //  5. A container that was started before the Manager was created keeps its reported state
 //     until its probes have a result (KEP-4781): see [Unknown].
 //  6. The [ErrorPolicy] of each kind of probe defines whether a run that ends in an error
-//     counts as a failure. The Observer and History always contain such a run, and it
-//     causes an event according to the [EventPolicy].
+//     counts as a failure. The Observer always receives such a run, and History contains
+//     the run. The [EventPolicy] defines whether the run causes an event.
 //  7. A probe that hangs does not delay other probes as long as a slot is free. If probes
-//     that hang use all slots (MaxParallel or MaxExec), they delay other probes by at most
-//     one timeout. The wait for a slot does not count towards the timeout.
+//     that hang use all slots (MaxParallel or MaxExec), other probes wait until one of the
+//     hanging probes reaches its timeout. The wait for a slot does not count towards the
+//     timeout.
 //  8. If a container with a readiness probe has exited, Refresh makes it not ready at once.
 //
 // # Goroutines and locking
@@ -118,10 +119,10 @@
 //     syncs of the pod worker. With [Config].UnreadyOnStop no container is ready after the
 //     termination of its pod has begun.
 //   - The kubelet records Failure for each probe of a container that is not running, and
-//     kills the container if that is still the result when it is running again; here the
-//     result of a liveness or startup probe changes only after runs.
+//     kills the container if the result is still Failure when the container runs again;
+//     here the result of a liveness or startup probe changes only after runs.
 //   - The kubelet records an event for each failed run; with EventsOnChange, an event is
-//     recorded for the failure that reaches the threshold, for the first failure below the
+//     recorded for the failure that changes the result, for the first failure below the
 //     threshold (with the number of the failure), and then once per EventPeriod. The texts
 //     are the kubelet's. See [EventPolicy].
 //   - [Options] can define which HTTP statuses succeed, and whether redirects are followed.

@@ -31,7 +31,7 @@ func (m *Manager) httpProbe(ctx context.Context, r *run) finding {
 	}
 	if host := request.URL.Host; host != "" && host != u.Host {
 		// The scheme or path of a spec must not lead to another host.
-		return httpFailure(request, fmt.Errorf("%q does not address %s", request.URL.Redacted(), u.Host))
+		return httpFailure(request, fmt.Errorf("the URL %q of the probe leads to another host than %s", request.URL.Redacted(), u.Host))
 	}
 	response, err := m.httpClient(ctx, r).Do(request)
 	if err != nil {

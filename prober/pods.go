@@ -308,9 +308,10 @@ func (m *Manager) Trigger(key Key) {
 	m.loop.Trigger()
 }
 
-// Result returns the result of the probe for the container with the given CRI ID. It returns
-// Unknown if the probe has no state of that container, and NoProbe if the probe does not
-// exist.
+// Result returns the result of the probe for the container with the given CRI ID. It
+// returns Unknown if the probe has no state of that container, and NoProbe if the probe
+// does not exist. For readiness in a terminating pod, it always returns Failure if
+// [Config].UnreadyOnStop is set.
 func (m *Manager) Result(key Key, id string) Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -24,8 +24,8 @@ func (m *Manager) ProbeResults(uid types.UID, container, id string) (startup, re
 // the pod. For a running regular container or sidecar, it uses the results of the probes.
 // While the result of a probe is unknown, it uses the previous value. The previous value is
 // true if it is true in s, or if it is true in pod.Status for the same container ID.
-// pod.Status is the status in the API server. A plain init container is ready if it has
-// exited with code 0. UpdatePodStatus does not modify pod.
+// pod.Status is the status in the API server. A plain init container is started while it
+// runs, and ready if it has exited with code 0. UpdatePodStatus does not modify pod.
 func (m *Manager) UpdatePodStatus(pod *corev1.Pod, s *corev1.PodStatus) {
 	reported := map[string]*corev1.ContainerStatus{}
 	for _, old := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {

@@ -21,7 +21,7 @@ var (
 	ErrRunning = loop.ErrRunning
 	// ErrNoProbe means that the probe does not exist.
 	ErrNoProbe = errors.New("no such probe")
-	// ErrInFlight means that a run of the probe is in progress.
+	// ErrInFlight means that a run of the probe is in progress or waits for a slot.
 	ErrInFlight = errors.New("a run of the probe is in progress")
 	// ErrNotRunnable means that the probe cannot be run now: the container is not running, the
 	// initial delay is not over, the startup probe has not succeeded, or the probe has its
@@ -81,8 +81,8 @@ type probe struct {
 	due, eligible, scheduledFor time.Time
 	scheduleIndex               int // in the schedule
 
-	// run is in progress or waits for a slot; it may be nil. command is an earlier run whose
-	// command has not ended.
+	// run is the run that is in progress or waits for a slot, or nil. command is an earlier
+	// run whose command has not ended.
 	run, command *run
 
 	// lastEvent is the outcome in the last event, lastEventAt is the time of that event.
@@ -174,11 +174,13 @@ func (m *Manager) requeue(p *probe) {
 }
 
 // Probe runs the probe once, without waiting until it is due or a slot is free, counts the
-// outcome and returns it. It is for callers with their own schedule. A command that is still
-// running after its timeout uses a goroutine until the command ends, ExecGrace is over or ctx
-// is done. The error is [ErrNoProbe], [ErrInFlight] or [ErrNotRunnable] if the probe was not
-// run, or the cause of ctx if ctx cancelled the run. If the probe was run and ended in an
-// error, Probe returns a nil error, and Run.Err contains the cause.
+// outcome and returns it. It is for callers with their own schedule. A command that is
+// still running after its timeout uses a goroutine until the command ends, ExecGrace is
+// over or ctx is done. If the probe was not run, the error is [ErrNoProbe], [ErrInFlight]
+// or [ErrNotRunnable]. If ctx cancelled the run, the error wraps the cause of ctx. If the
+// run was cancelled because the probe was removed, or because the container was replaced or
+// has exited, the error wraps [ErrNotRunnable]. If the probe was run and ended in an error,
+// Probe returns a nil error, and Run.Err contains the cause.
 func (m *Manager) Probe(ctx context.Context, key Key) (Run, error) {
 	m.mu.Lock()
 	p := m.find(key)

@@ -88,8 +88,8 @@ func (m *Manager) isRemoved(p *probe) bool {
 }
 
 // begin looks up the container and decides what to do with p's run. If the decision is to
-// proceed, it returns the run's context. Otherwise it ends the run and schedules p for the
-// time at which a run may be possible.
+// proceed, it returns the run's context. Otherwise it ends the run, and removes p or
+// schedules p for the time at which a run may be possible.
 func (m *Manager) begin(ctx context.Context, p *probe) (context.Context, *run, action) {
 	target, known := m.lookup(p) // locks mu
 	defer m.mu.Unlock()

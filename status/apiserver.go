@@ -89,12 +89,12 @@ func (c APIServerConfig) withDefaults() APIServerConfig {
 	return c
 }
 
-// APIServer is a [Sink] that publishes to an API server. It publishes a change with one
-// PATCH of the status subresource, computed from the last known object. It sends a GET only
-// if that object is unknown or may be outdated. It deletes a pod that has a deletion
-// timestamp when [Change].Finished is true and the terminal phase is stored. Create it with
-// [NewAPIServer]. Its methods are safe for concurrent use, except that calls of Publish and
-// Forget for one pod must not overlap.
+// APIServer is a [Sink] that publishes to an API server. It publishes a change with one PATCH of
+// the status subresource, computed from the last known object. It sends a GET only if that object
+// is unknown or may be outdated. If a pod has a deletion timestamp, it deletes the pod object
+// after [Change].Finished has become true and the API server has stored the terminal phase.
+// Create it with [NewAPIServer]. Its methods are safe for concurrent use, except that calls of
+// Publish and Forget for one pod must not overlap.
 type APIServer struct {
 	cfg APIServerConfig
 
@@ -105,11 +105,11 @@ type APIServer struct {
 // known is the last known object of a pod.
 type known struct {
 	object    *corev1.Pod
-	uncertain bool // the object may have changed, because the result of a request is unknown
+	uncertain bool // the object may be outdated, so the next publication must get it
 	deleted   bool // the API server has accepted the deletion of the object
 
-	version   uint64    // of the status that the API server has stored last; 0 if it has stored none
-	corrected time.Time // when that status was last stored again, because another client had changed it
+	version   uint64    // version of the last status that the API server has stored in full; 0 if none
+	corrected time.Time // when a change by another client was last corrected
 }
 
 // with returns k with another object.
@@ -125,15 +125,15 @@ func NewAPIServer(cfg APIServerConfig) (*APIServer, error) {
 	return &APIServer{cfg: cfg.withDefaults(), known: map[types.UID]known{}}, nil
 }
 
-// RecordObject records a pod object received from a watch of the API server, so that the
-// next patch needs no GET. Then call [Publisher.Trigger]: the APIServer compares the object
-// with the status that the node reports, and sends a request only if they differ.
-// RecordObject ignores an object that is not newer than the known object, and objects of
-// pods that were never published or are forgotten. pod is retained and must not be modified
-// afterwards. For a mirror pod, uid is the UID of the static pod.
+// RecordObject records a pod object received from a watch of the API server, so that the next
+// patch needs no GET. Then call [Publisher.Trigger]: the APIServer compares the object with the
+// status that the node reports, and sends a request only if they differ. RecordObject ignores pod
+// if it is not newer than the known object. It also ignores pods that were never published or are
+// forgotten. pod is retained and must not be modified afterwards. For a mirror pod, uid is the
+// UID of the static pod.
 //
-// RecordObject reports whether the status differs from that of the known object: another client
-// has changed it.
+// RecordObject returns true if it recorded pod, and the status in pod differs from the status in
+// the known object. A difference usually means that another client has changed the status.
 func (a *APIServer) RecordObject(uid types.UID, pod *corev1.Pod) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,10 +178,15 @@ const (
 	correctionPeriod = 10 * time.Second
 )
 
-// Publish publishes the status in change to the API server. It returns [ErrGone] if the pod
-// does not exist or was deleted by this call, [ErrTerminalPhaseDeferred] if it could not
-// publish the terminal phase yet, and [ErrCorrectionDeferred] if another client has changed the
-// status twice within ten seconds.
+// Publish publishes the status in change to the API server. It returns these errors, among
+// others:
+//
+//   - [ErrGone]: the pod does not exist, or this call has deleted it. For a static pod whose
+//     mirror pod does not exist, Publish returns nil instead.
+//   - [ErrTerminalPhaseDeferred]: the pod may still have running containers, so Publish has
+//     published the status without its terminal phase.
+//   - [ErrCorrectionDeferred]: another client has changed the status again, less than ten seconds
+//     after the last correction.
 func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	if podspec.IsMirror(change.Pod) {
 		return nil // its status is published with the static pod
@@ -199,7 +204,8 @@ func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	return nil // a new mirror pod will be created
 }
 
-// publish publishes the status in change. given is the object that the caller knows.
+// publish publishes the status in change. given is the pod object of the caller. For a static
+// pod, it is the mirror pod.
 func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Pod) error {
 	object, uncertain, deleted := a.base(change.Pod.UID, given)
 	if deleted {
@@ -227,8 +233,8 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 	return fmt.Errorf("pod %s/%s: conflict with other writers in each of %d attempts", given.Namespace, given.Name, attempts)
 }
 
-// base returns the newest known object of a pod, and reports whether this object may be
-// outdated and whether it was deleted. given is the object that the caller knows.
+// base returns the newest known object of a pod, and reports whether this object may be outdated
+// and whether it was deleted. given is the pod object of the caller.
 func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, uncertain, deleted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,7 +250,7 @@ func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, 
 	return k.object, k.uncertain, k.deleted
 }
 
-// setKnown records the object of a pod. change sets other fields of the record; optional.
+// setKnown records the object of a pod. If change is not nil, it sets other fields of the record.
 func (a *APIServer) setKnown(uid types.UID, object *corev1.Pod, change func(*known)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -255,8 +261,8 @@ func (a *APIServer) setKnown(uid types.UID, object *corev1.Pod, change func(*kno
 	a.known[uid] = k
 }
 
-// corrections reports whether a publication of this version is a correction of what another client
-// has written, and whether it is too early for it.
+// corrections reports whether a publication of this version would correct a change by another
+// client, and whether it is too early for this correction.
 func (a *APIServer) corrections(uid types.UID, version uint64) (isCorrection, isEarly bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -303,7 +309,7 @@ func (a *APIServer) patch(ctx context.Context, change Change, object *corev1.Pod
 		return nil, held, fmt.Errorf("patch status of pod %s/%s: %w", object.Namespace, object.Name, err)
 	}
 	a.setKnown(change.Pod.UID, stored, func(k *known) {
-		if !held { // the terminal phase that follows is no correction
+		if !held { // a later publication of the terminal phase is not a correction
 			k.version = change.Version
 		}
 		if isCorrection {

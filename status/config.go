@@ -16,13 +16,13 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer receives callbacks about changes. Optional.
 	Observer Observer
-	// TranslateUID returns the UID of the static pod for the UID of its mirror pod, and any
-	// other UID unchanged, for example TranslatePodUID of podmanager. Default: there are no
-	// mirror pods.
+	// TranslateUID translates the UID of a mirror pod to the UID of its static pod. It returns
+	// any other UID unchanged. An implementation is TranslatePodUID of podmanager. Default: there
+	// are no mirror pods.
 	TranslateUID func(types.UID) types.UID
-	// Pod returns the newest version of a pod, for example GetPodByUID of podmanager. The
-	// Manager uses this pod's spec when it applies probe results, and this pod's resize
-	// conditions until a status of the pod is set. Default: the pod that was passed with the
+	// Pod returns the newest version of a pod, for example GetPodByUID of podmanager. The Manager
+	// uses the spec of this pod when it applies probe results. Until a status of the pod is set,
+	// it also uses the resize conditions of this pod. Default: the pod that was passed with the
 	// last status.
 	Pod func(types.UID) (*corev1.Pod, bool)
 	// Saved returns the status of a pod that an earlier process has saved, such as

@@ -97,8 +97,8 @@ type generator struct {
 	Input
 	old        *corev1.PodStatus
 	waiting    string // the waiting reason of containers before their first start attempt
-	inferInit  bool   // a missing plain init container has completed
-	restarting bool   // a missing container was removed because all containers restart
+	inferInit  bool   // a plain init container that is missing in the runtime has completed
+	restarting bool   // a container that is missing in the runtime was removed because all containers restart
 }
 
 func (g *generator) container(c *corev1.Container, k kind, old *corev1.ContainerStatus) corev1.ContainerStatus {
@@ -129,8 +129,8 @@ func (g *generator) container(c *corev1.Container, k kind, old *corev1.Container
 	return st
 }
 
-// newest returns the newest two containers with the given name, each nil if it does not
-// exist.
+// newest returns the two newest containers with the given name. A container that does not exist
+// is nil.
 func (g *generator) newest(name string) (newest, before *runtimeapi.ContainerStatus) {
 	if g.Runtime == nil {
 		return nil, nil
@@ -158,7 +158,7 @@ func (g *generator) absent(c *corev1.Container, old *corev1.ContainerStatus) cor
 	}
 	if old != nil && old.State.Running != nil && st.LastTerminationState.Terminated == nil {
 		// The container was running, so it has terminated, and the status must show that it ran.
-		// Unless the pod is being deleted, the next container is a restart.
+		// If the pod is not being deleted, the next container is a restart.
 		st.LastTerminationState.Terminated = lost(lostWhileRunning)
 		if g.Pod.DeletionTimestamp == nil {
 			st.RestartCount++
@@ -167,8 +167,8 @@ func (g *generator) absent(c *corev1.Container, old *corev1.ContainerStatus) cor
 	return st
 }
 
-// present returns the status of a container that exists in the runtime. It preserves the
-// restart count and the last termination after the previous containers were removed.
+// present returns the status of a container that exists in the runtime. It preserves the restart
+// count and the last termination even if the runtime has removed the previous containers.
 func (g *generator) present(
 	c *corev1.Container, newest, before *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
 ) corev1.ContainerStatus {
@@ -221,8 +221,9 @@ func restoreHistory(st, old *corev1.ContainerStatus) {
 		}
 	}
 	st.RestartCount = max(st.RestartCount, old.RestartCount)
-	// During a back-off the status shows the termination of the container as the last
-	// termination. After the back-off, the termination may be the state again.
+	// During a back-off, showWaiting shows the container's own termination as the last
+	// termination. After the back-off, the termination may be the state again. It is then not
+	// restored as the last termination too.
 	own := last != nil && last.ContainerID != "" && last.ContainerID == st.ContainerID
 	if st.LastTerminationState.Terminated == nil && !own {
 		st.LastTerminationState.Terminated = last.DeepCopy()
@@ -245,8 +246,9 @@ func (g *generator) devices(st, old *corev1.ContainerStatus) {
 }
 
 // showWaiting sets the state of a container to waiting, with the reason in g.Waiting, if the
-// container may be started. A terminated container that a requested restart starts again waits
-// too. A termination that was the state becomes the last termination.
+// container may be started. It does the same for a terminated container that will start again
+// because a restart of the pod was requested. If the previous state is a termination, that
+// termination becomes the last termination.
 func (g *generator) showWaiting(st *corev1.ContainerStatus, c *corev1.Container, k kind) {
 	why, ok := g.Waiting[c.Name]
 	if !ok && g.Restarting[c.Name] && st.State.Terminated != nil {

@@ -11,10 +11,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// convert returns the status of container c, which must not be nil. If the state of a
-// container that was running is unknown, the runtime has lost the container, and the
-// status shows it as terminated. If the status showed it as waiting, a container that
-// must run only once could run twice.
+// convert returns the status of container c. c must not be nil. If the runtime does not know the
+// state of a container that was reported as running, convert returns a termination. If the status
+// showed the container as waiting, a container that must run only once could run twice.
 func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{
 		Name:         podcache.ContainerName(c),

@@ -55,25 +55,25 @@
 //  6. A restarted agent keeps reporting the last status until it has newer facts: see
 //     [Input.Runtime] and [ProbeUnknown].
 //  7. Inputs are never modified. Nil and incomplete CRI messages are tolerated.
-//  8. The Publisher publishes the newest status of each pod, with only one publication of a
-//     pod at a time and versions that never decrease. A pod whose publications fail does not
-//     delay other pods. A publication that hangs occupies one worker until it times out.
+//  8. The Publisher publishes the newest status of each pod. It runs only one publication of a
+//     pod at a time, and the published versions never decrease. A pod whose publications fail
+//     does not delay other pods. A publication that hangs occupies one worker until it times out.
 //     Memory is limited by the number of pods.
 //  9. A pod that has ended or is deleted is published first. The terminal phase of a pod is
 //     not published while containers of the pod may still run. The pod object is deleted
 //     only after its terminal phase is stored, and only if it has the same UID.
-//  10. Without conflicts a change is one PATCH. For a pod that does not exist in the API
-//     server there is one GET, and another GET if the status changes during the first GET.
+//  10. Without conflicts, the Publisher sends one PATCH for a change. For a pod that does not
+//     exist in the API server, it sends one GET. It sends another GET if the status changes
+//     during the first GET.
 //  11. Texts are exact: reasons and messages are the kubelet's, and messages are cut
 //     between runes, so that the status in the API server equals the status that was sent.
 //
 // # Goroutines and locking
 //
 // Functions share no state. A Manager is safe for concurrent use and starts no goroutines.
-// Writers are serialised. Readers do not wait while a writer computes a status, only while
-// the writer stores the result. Other writers wait while an observer or the function of
-// [Manager.Update] runs. Observers and that function may call reading methods, and must not
-// call writing methods.
+// Writers are serialised. Readers wait only while a writer stores a status, not while it computes
+// the status. Other writers wait while an observer or the function of [Manager.Update] runs.
+// Observers and that function may call reading methods, and must not call writing methods.
 //
 // Each call of Run, Sync or Flush of a Publisher starts at most as many goroutines as
 // [PublisherConfig].Workers, and returns when these have ended. Run, Sync and Flush may run
@@ -88,16 +88,16 @@
 //
 // Containers:
 //
-//   - After a back-off, the termination of a container is shown only as its state; the
-//     kubelet shows it as its last termination as well.
-//   - A last termination is always a termination; the kubelet also shows a predecessor
-//     there that is running, was only created or is in an unknown state.
+//   - After a back-off, the termination of a container is shown only as the state; the kubelet
+//     also shows this termination as the last termination.
+//   - The field LastTerminationState always contains a termination; the kubelet also shows a
+//     predecessor there that is running, was only created or is in an unknown state.
 //   - A container in an unknown state that was reported as terminated stays terminated; the
 //     kubelet shows it as waiting from the second report on, as if it had never run.
 //   - A container that was reported as lost and is still running is not counted as
 //     restarted; the kubelet counts a restart.
-//   - A container that must not run again is never shown as waiting; the kubelet shows it
-//     as waiting if the runtime has removed it or does not know its state, and if it is an
+//   - A container that must not run again is never shown as waiting; the kubelet shows it as
+//     waiting in these cases: the runtime has removed it or does not know its state, or it is an
 //     ephemeral container.
 //   - In a pod that has ended, no container is shown as waiting for a restart; the kubelet
 //     shows the last reason for the wait.
@@ -109,8 +109,8 @@
 //     that the status in the API server differs from the status that was sent.
 //   - Messages are valid UTF-8: a sequence of invalid bytes becomes one replacement
 //     character; in the kubelet the JSON encoder replaces each byte.
-//   - Whether a mount is recursively read-only is reported by the runtime for the
-//     container; the kubelet derives it from what the runtime supports.
+//   - The runtime reports for each container whether a mount is recursively read-only; the
+//     kubelet derives this from what the runtime supports.
 //   - A container's status has its volume mounts from the first report on; the kubelet
 //     copies them from the previous status, so they stay missing if the previous status had
 //     no volume mounts.
@@ -121,8 +121,8 @@
 //
 //   - The previous value of Started is used only for the same container; the kubelet also
 //     uses the value of the container's predecessor.
-//   - Until a restarted agent has probed a container, its status stays as reported before;
-//     the kubelet reports it as started until the first probe.
+//   - Until a restarted agent has probed a container, the container's status stays as reported
+//     before; the kubelet reports the container as started until the first probe.
 //   - Until its readiness probe has a result, a container keeps its reported readiness; the
 //     kubelet uses the readiness of the whole pod.
 //   - A startup result updates Initialized at once, and also Ready of a container without a
@@ -131,9 +131,9 @@
 //     ready.
 //   - A terminated container is not ready; in the kubelet it stays ready if it was ready
 //     when the pod was terminated and its exit was not observed.
-//   - Ready with readiness gates always includes sidecars; the kubelet leaves them out when
-//     it decides whether a pod needs a sync, and so syncs a pod with a sidecar at every
-//     change.
+//   - For a pod with readiness gates, Ready always depends on the sidecars too; the kubelet
+//     ignores sidecars when it decides whether a pod needs a sync, so it syncs a pod with a
+//     sidecar at every change.
 //   - A changed readiness gate is used from the next probe result on; in the kubelet it is
 //     used from the next sync on.
 //
@@ -141,11 +141,10 @@
 //
 //   - A pod that has ended keeps its phase, reason and message in the Manager, whatever is
 //     reported; in the kubelet only status generation keeps them.
-//   - A pod that has ended is not Ready as soon as it is reported; the kubelet corrects
+//   - When a pod that has ended is reported, it becomes not Ready at once; the kubelet corrects
 //     Ready only in the status that it sends to the API server.
-//   - The transition time of Ready does not change after a pod has ended; if a pod is
-//     terminated while it is ready, the kubelet changes it in the API server with every
-//     tick.
+//   - The transition time of Ready does not change after a pod has ended; if a pod is terminated
+//     while it is ready, the kubelet changes this time in the API server with every tick.
 //   - The phase depends on the current Started of a sidecar; in the kubelet it depends on
 //     the value of Started in the previous sync.
 //   - If the terminal phase in the API server differs from the phase on the node, reason
@@ -153,14 +152,13 @@
 //     message of the other phase.
 //   - When a pod is terminated, its containers are updated from the last reported status;
 //     the kubelet uses the status in the API server, which is empty for a static pod.
-//   - A restart of all containers is complete when no old container is left; in the kubelet
-//     it continues while there is any container, so a restarted kubelet removes the
-//     containers that it had started already.
+//   - A restart of all containers is complete when no old container is left; in the kubelet the
+//     restart continues while any container exists, so a restarted kubelet removes the containers
+//     that it has already started.
 //   - The condition AllContainersRestarting has the pod's generation like all other
 //     conditions; the kubelet does not set the generation of this condition.
-//   - The status shows the pod-level resources of the spec, and no pod-level resources if
-//     the spec does not set them; the kubelet shows the sum of the containers' resources
-//     and the values of the pod's cgroup.
+//   - The status shows only the pod-level resources that the spec sets; the kubelet shows the sum
+//     of the containers' resources and the values of the pod's cgroup.
 //   - A pod is Guaranteed only if the requests of each container equal its limits; the
 //     kubelet compares the sums, so that a request above its limit may be compensated by
 //     another request below its limit.
@@ -205,8 +203,8 @@
 //     not an API server does not mean that the pod does not exist.
 //   - The publication latency is measured for each version of a status; the kubelet
 //     measures it for each pod (kubernetes#107896).
-//   - There is no tick unless [PublisherConfig].Reconcile is set: the caller watches the
-//     API server and reports changes by other writers. A tick compares each pod and sends a
+//   - There is a tick only if [PublisherConfig].Reconcile is set: otherwise the caller watches
+//     the API server and reports changes by other writers. A tick compares each pod and sends a
 //     request only if there is a difference.
 //
 // # Testing your code with it

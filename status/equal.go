@@ -36,8 +36,8 @@ func comparedFields(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodStatus {
 	return *mine
 }
 
-// ownFields returns the part of a status that the node owns: all fields except the
-// fields of other writers, and the node's conditions. The result shares memory with s.
+// ownFields returns the part of a status that the node owns: the node's conditions, and all other
+// fields except the fields of other writers. The result shares memory with s.
 func ownFields(s *corev1.PodStatus) *corev1.PodStatus {
 	mine := &corev1.PodStatus{
 		ObservedGeneration:         s.ObservedGeneration,

@@ -140,7 +140,8 @@ func setPhase(s, old *corev1.PodStatus, in *Input) {
 	s.Message = cmp.Or(old.Message, in.Pod.Status.Message)
 }
 
-// initialized reports whether a regular container was created in the current sandbox.
+// initialized reports whether a regular container was created in the current sandbox. If the
+// runtime state is unknown or stale, it is enough that s shows a regular container as running.
 func initialized(in *Input, s *corev1.PodStatus) bool {
 	if in.keepPrevious() && slices.ContainsFunc(s.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.State.Running != nil }) {
 		return true

@@ -18,10 +18,10 @@ import (
 // [New]. Its methods are safe for concurrent use.
 //
 // It stores copies of the statuses that it receives. It retains the pods themselves, which
-// callers must not modify afterwards. The Manager replaces a stored status, and never
-// modifies it. [Manager.Update] passes a copy that the caller may modify. All other methods
-// and the callbacks of an [Observer] pass the stored status itself, which is shared and
-// must not be modified.
+// callers must not modify afterwards. The Manager replaces a stored status, and never modifies
+// it. [Manager.Update] passes a copy that the caller may modify. The statuses that all other
+// methods return, and that the callbacks of an [Observer] receive, are the stored statuses. They
+// are shared and must not be modified.
 type Manager struct {
 	cfg Config
 
@@ -65,20 +65,20 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 // SetPodStatus sets the status of the pod. It returns the stored status and whether it has
 // changed. The stored status follows these rules, whatever status contains:
 //
-//   - if the phase in the previous status or in pod.Status is terminal, the phase does not
-//     change, and the pod is not Ready; if status has another phase, its reason and message
-//     are replaced as well, because they belong to the phase;
+//   - if the phase in the previous status or in pod.Status is terminal, that phase is kept, and
+//     the pod is not Ready. If status has another phase, the reason and message that belong to
+//     the kept phase are stored with it;
 //   - the start time never changes after it was set; if it is not set, it becomes the
 //     current time;
 //   - a condition's transition time changes only with its status;
 //   - the observed generation is the pod's, and never decreases;
 //   - the status is normalized (see [Normalize]).
 //
-// If [CheckTransition] returns an error, the status is rejected. SetPodStatus then returns
-// the previous status; if no status was set in this process, it returns status with the
-// pod's generation. A status that is [Equal] to the last status that was set in this
-// process is not a change, unless the pod was deleted since then. Neither pod nor status is
-// modified; pod is retained.
+// If [CheckTransition] returns an error, the status is rejected. SetPodStatus then returns the
+// previous status; if no status was set in this process, it returns status with the pod's
+// generation. A status that is [Equal] to the last status that was set in this process is a
+// change only if the pod was deleted since then. Neither pod nor status is modified; pod is
+// retained.
 func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -227,10 +227,10 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finis
 	return *next, true
 }
 
-// withOthers returns next, with the node's own conditions replaced by the conditions in
-// old. Conditions of other writers are not a change of the node's status. They must be
-// stored nevertheless, because they include readiness gates, which the next probe result
-// needs.
+// withOthers returns next, with the node's own conditions replaced by the conditions in old.
+// Conditions of other writers are not a change of the node's status. They must be stored
+// nevertheless: they include readiness gates, from which the Manager computes Ready at the next
+// probe result.
 func withOthers(old, next []corev1.PodCondition) []corev1.PodCondition {
 	for i := range next {
 		if was := Condition(old, next[i].Type); was != nil && ownerOf(was.Type) != foreign {

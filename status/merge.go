@@ -16,9 +16,9 @@ import (
 //     whatever reported contains;
 //   - DisruptionTarget, which other writers may set too, is published only together with
 //     the terminal phase that it explains;
-//   - mayRun means that the pod may still have running containers. A terminal phase is then
-//     not published, because other components would reuse the pod's resources, and held is
-//     true. The rest of reported is published;
+//   - mayRun means that the pod may still have running containers. Merge then omits a new
+//     terminal phase, because other components would reuse the pod's resources. The rest of
+//     reported is published, and held is true;
 //   - a terminal phase in the API server is never changed;
 //   - a pod with a terminal phase is not Ready, and neither are its containers.
 //

@@ -17,7 +17,7 @@ import (
 func Patch(base *corev1.Pod, next *corev1.PodStatus) ([]byte, error) {
 	shown, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ownFields(&base.Status))
 	if err != nil {
-		return nil, fmt.Errorf("convert the status that the API server shows: %w", err)
+		return nil, fmt.Errorf("convert the status from the API server: %w", err)
 	}
 	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ownFields(next))
 	if err != nil {
@@ -57,10 +57,9 @@ const (
 	remove    = "delete"
 )
 
-// diff returns the fields that differ. A field that is missing in next becomes null, with
-// which the API server removes the field. The API server merges objects field by field. It
-// replaces lists, except podIPs and hostIPs, which it merges unless the list has the
-// directive replace.
+// diff returns the fields that differ. A field that is missing in next becomes null, so that the
+// API server removes the field. The API server merges objects field by field, and replaces lists.
+// But it merges podIPs and hostIPs; it replaces these only if the list has the directive replace.
 func diff(old, next object) object {
 	changes := object{}
 	for name, was := range old {

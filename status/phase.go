@@ -12,8 +12,8 @@ type PhaseFacts struct {
 	// Terminal means that no container of the pod runs or will run again. The phase of a
 	// static pod does not depend on it (kubernetes#116484).
 	Terminal bool
-	// Initialized means that a regular container was created in the current sandbox. A
-	// sidecar that starts again then does not make the pod Pending.
+	// Initialized means that a regular container was created in the current sandbox. Then a
+	// sidecar that starts again does not make the pod Pending.
 	Initialized bool
 	// Restarting contains the names of containers that a requested restart of the pod starts
 	// again. Their terminations are not final, whatever their restart policies are.
@@ -60,7 +60,7 @@ func Phase(pod *corev1.Pod, s *corev1.PodStatus, facts PhaseFacts) corev1.PodPha
 type tally struct {
 	failedInit int // plain init containers that failed and will not run again
 	pending    int // plain init containers that have not terminated, and other containers that never ran
-	starting   int // running sidecars that have not started
+	starting   int // running sidecars whose Started is not true
 	running    int // running sidecars and regular containers
 	stopped    int // terminated regular containers
 	succeeded  int // stopped containers with exit code 0 that do not wait for a restart

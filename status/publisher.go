@@ -27,7 +27,7 @@ var (
 	ErrTerminalPhaseDeferred = errors.New("terminal phase not published yet: the pod may still have running containers")
 	// ErrCorrectionDeferred is returned by a [Sink] that has published nothing, because another client
 	// changes the status again and again, and the last correction was only a moment ago.
-	ErrCorrectionDeferred = errors.New("status not published yet: another client has changed it again soon after its correction")
+	ErrCorrectionDeferred = errors.New("status not published yet: another client changed it again soon after the agent had corrected it")
 	// ErrRunning is returned by [Publisher.Run] if another Run is in progress.
 	ErrRunning = errors.New("the status publisher is already running")
 )
@@ -66,10 +66,10 @@ type PublisherConfig struct {
 	Workers int
 	// Timeout limits one publication. Default 30s.
 	Timeout time.Duration
-	// MinBackoff and MaxBackoff are the shortest and the longest back-off after failed
-	// publications of a pod. The back-off doubles with each failure, and is reduced by a random
-	// part of up to a half. If the API server sends a longer Retry-After, the Publisher waits at
-	// least that time. Default 500ms and 30s.
+	// MinBackoff is the back-off after the first failed publication of a pod. The back-off
+	// doubles with each further failure, up to MaxBackoff. The Publisher shortens each wait by a
+	// random part of up to a half. If the API server sends a longer Retry-After, the Publisher
+	// waits at least that time. Default 500ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
 	// Reconcile is the time between two passes in which Run publishes the status of every pod to
 	// the sink again. This corrects changes by other writers even if the caller does not call
@@ -169,8 +169,8 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 	return c
 }
 
-// Publisher publishes the newest status of each pod from a [Manager] to a [Sink]. It
-// publishes several pods concurrently, but each pod only once at a time. Create it with
+// Publisher publishes the newest status of each pod from a [Manager] to a [Sink]. It publishes
+// several pods concurrently, but runs only one publication of each pod at a time. Create it with
 // [NewPublisher]. Its methods are safe for concurrent use.
 //
 // Pods that are deleted or have ended have the highest priority. Of all other pods, the pod

@@ -26,7 +26,7 @@ const (
 )
 
 // normalExtraWait is how much longer a pod of normal priority waits than a pod whose readiness
-// has changed. It is a time and not a strict order, so that pods whose readiness changes cannot
+// has changed. Because this is a time and not a strict order, pods whose readiness changes cannot
 // delay other pods for ever.
 const normalExtraWait = 5 * time.Second
 
@@ -85,7 +85,7 @@ type queue struct {
 	mu        sync.Mutex
 	requested uint64 // counts the requests of all pods
 	pods      map[types.UID]*record
-	waiting   map[types.UID]*record // pods with a request that no publication has served or is serving
+	waiting   map[types.UID]*record // queued pods: no publication has served their newest request or is serving it
 	changed   chan struct{}         // closed and replaced at every change of the queue
 }
 
@@ -93,8 +93,8 @@ func newQueue(observe func(int)) *queue {
 	return &queue{observe: observe, pods: map[types.UID]*record{}, waiting: map[types.UID]*record{}, changed: make(chan struct{})}
 }
 
-// add replaces the change of a pod with a newer change, and requests its publication unless
-// the pod does not exist in the sink.
+// add replaces the change of a pod with a newer change. It requests a publication of the change,
+// except if the sink has returned ErrGone for the pod.
 func (q *queue) add(c Change, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
@@ -109,8 +109,8 @@ func (q *queue) add(c Change, now time.Time) {
 	}
 }
 
-// requestAgain requests another publication of a pod, even if the pod does not exist in the
-// sink.
+// requestAgain requests another publication of a pod, even after the sink has returned ErrGone
+// for the pod.
 func (q *queue) requestAgain(uid types.UID, e *entry, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))

@@ -39,10 +39,10 @@ type Store interface {
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Saved is a [Sink] that stores the status of each pod in a [Store], for a node without an
-// API server. The value is a Pod in JSON with its name, UID and status; the key is
+// Saved is a [Sink] that stores the status of each pod in a [Store], for a node without an API
+// server. The value is a Pod in JSON with its name, UID and status; the key is
 // "statuses/<UID>.json". [Saved.Load] reads the statuses of an earlier process, and
-// [Saved.Status] returns them. Create it with [NewSaved]. Its methods are safe for
+// [Saved.Status] returns them. Create a Saved with [NewSaved]. Its methods are safe for
 // concurrent use, except that calls of Publish and Forget for one pod must not overlap.
 //
 // A status with a terminal phase is durable when Publish returns. Any other status is stored

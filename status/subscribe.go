@@ -26,11 +26,10 @@ type ContainerTermination struct {
 	Reason   string
 }
 
-// Subscribe adds an observer. Before it returns, it calls o.StatusChanged for the current
-// status of every pod, in the order of UIDs and with an empty Old; after that, o is called
-// for every change. Each change is reported exactly once. The rules of [Observer] apply.
-// cancel removes the observer, and waits until a callback in progress has returned.
-// Callbacks must not call cancel.
+// Subscribe adds an observer. Before it returns, it calls o.StatusChanged for the current status
+// of every pod, in the order of UIDs and with an empty Old. After that, the Manager calls o for
+// every change, exactly once. The rules of [Observer] apply. cancel removes the observer, and
+// waits until a callback in progress has returned. Callbacks must not call cancel.
 func (m *Manager) Subscribe(o Observer) (cancel func()) {
 	m.step.Lock()
 	defer m.step.Unlock()

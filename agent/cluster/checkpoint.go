@@ -23,8 +23,8 @@ const (
 )
 
 // checkpoint stores the pods of the node, and the services and runtime classes that their
-// containers need. The agent reads them if it starts while the API server can't be reached. Its
-// methods must not be called concurrently.
+// containers need. The agent reads them if it starts while the API server can't be reached. The
+// methods of a checkpoint must not be called concurrently.
 type checkpoint struct {
 	cfg      Config
 	services *services
@@ -41,7 +41,8 @@ type stored struct {
 }
 
 // save stores the pods with their services if an object was added, removed or changed since the
-// last call. It ignores changes of a pod's status.
+// last call. It ignores changes of a pod that do not change the pod's generation, such as a new
+// status.
 func (c *checkpoint) save(ctx context.Context, pods []*corev1.Pod) {
 	if c.cfg.State == nil {
 		return
@@ -58,8 +59,8 @@ func (c *checkpoint) save(ctx context.Context, pods []*corev1.Pod) {
 	c.saved = versions
 }
 
-// versions returns a text with the UID and the version of each object. The text
-// changes if an object is added, removed or changed.
+// versions returns a text with the UID and the version of each object. The version of a pod is its
+// generation and its deletion timestamp.
 func (s stored) versions() string {
 	var text strings.Builder
 	for _, p := range s.Pods {

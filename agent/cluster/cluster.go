@@ -76,24 +76,23 @@ func New(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Join completes the config of an agent: it adds the source of the pods that are bound to the
-// node, and sets Cluster, Statuses and Events. It returns an error if one of these fields is set
-// already, or if the names of the node differ. To add a status sink or an event recorder of your
-// own, replace the field after Join with a sink or recorder that also calls the value that Join has
-// set.
+// Join completes the config of an agent: it adds the source of the pods that are bound to the node,
+// and sets Cluster, Statuses and Events. It returns an error if one of these fields is set already,
+// or if the names of the node differ. To add a status sink or an event recorder of your own,
+// replace the field after Join. Your sink or recorder must also call the value that Join has set.
 func (c *Cluster) Join(cfg *agent.Config) error {
 	var errs []error
 	if cfg.NodeName != c.cfg.NodeName {
 		errs = append(errs, fmt.Errorf("cluster: the NodeName of the agent is %q, want %q", cfg.NodeName, c.cfg.NodeName))
 	}
 	if cfg.Statuses != nil {
-		errs = append(errs, errors.New("cluster: the agent's Statuses is set already"))
+		errs = append(errs, errors.New("cluster: Join sets the agent's Statuses, so it must not be set before"))
 	}
 	if cfg.Events != nil {
-		errs = append(errs, errors.New("cluster: the agent's Events is set already"))
+		errs = append(errs, errors.New("cluster: Join sets the agent's Events, so it must not be set before"))
 	}
 	if k := cfg.Cluster; k.Node != nil || k.FreshNode != nil || k.Objects != nil || k.Tokens != nil || k.Services != nil || k.RuntimeHandler != nil {
-		errs = append(errs, errors.New("cluster: a field of the agent's Cluster is set already"))
+		errs = append(errs, errors.New("cluster: Join sets the agent's Cluster, so none of its fields must be set before"))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -109,9 +108,9 @@ func (c *Cluster) Join(cfg *agent.Config) error {
 }
 
 // Run runs the agent as a node of the cluster until ctx is done or the agent has stopped. It
-// registers the node, reports its status, renews its lease, and maintains the mirror pods of
-// static pods. It then joins its goroutines and returns the error of [agent.Agent.Run]. a must
-// have been created from a config that [Cluster.Join] has completed.
+// registers the node, reports its status, renews its lease, and maintains the mirror pods of static
+// pods. It then joins its goroutines and returns the error of [agent.Agent.Run]. Create a from a
+// config that [Cluster.Join] has completed.
 //
 // If the API server can't be reached, the agent runs the static pods and the pods that it has
 // received, and Run repeats its requests.

@@ -24,8 +24,8 @@ const (
 	DefaultLeaseDuration = 40 * time.Second
 )
 
-// Config configures a [Cluster]. The zero value of an optional field means its default. The
-// Cluster retains the values to which the fields refer, so they must not be modified after [New].
+// Config configures a [Cluster]. The zero value of an optional field means its default. The Cluster
+// retains the values to which the fields refer. Do not modify these values after [New].
 type Config struct {
 	// Client is the client of the API server. Its user must be system:node:NodeName in the group
 	// system:nodes, or have the same permissions. Required.
@@ -44,9 +44,9 @@ type Config struct {
 	// then not used.
 	NoRegistration bool
 	// Labels are set on the node when it is created, in addition to the labels of the agent. A
-	// label of the same name replaces the agent's. If the node exists already, only the labels that
-	// the kubelet also updates are changed: host name, operating system, architecture, zone, region
-	// and instance type. Optional.
+	// label of the same name replaces the agent's. If the node exists already, the agent changes
+	// only the labels that the kubelet also updates: host name, operating system, architecture,
+	// zone, region and instance type. Optional.
 	Labels map[string]string
 	// Taints are set on the node when it is created. Optional.
 	Taints []corev1.Taint

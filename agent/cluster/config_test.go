@@ -50,9 +50,9 @@ func TestJoin_CompletesTheConfigOfAnAgent(t *testing.T) {
 
 	ac.NodeName = "other"
 	require.EqualError(t, c.Join(&ac), `cluster: the NodeName of the agent is "other", want "node1"
-cluster: the agent's Statuses is set already
-cluster: the agent's Events is set already
-cluster: a field of the agent's Cluster is set already`)
+cluster: Join sets the agent's Statuses, so it must not be set before
+cluster: Join sets the agent's Events, so it must not be set before
+cluster: Join sets the agent's Cluster, so none of its fields must be set before`)
 	require.Len(t, ac.Sources, 2, "a config with problems is not changed")
 	require.Error(t, c.Join(&agent.Config{NodeName: nodeName, Statuses: status.SinkFunc(nil)}))
 }

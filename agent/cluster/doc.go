@@ -19,15 +19,15 @@
 //	classes    the runtime handlers of RuntimeClasses
 //	events     client-go's event recorder
 //
-// [Cluster.Run] runs the agent. At the same time, it registers the node, reports the node's status
-// when it has changed and every five minutes, renews the node's lease every ten seconds, and
-// creates and deletes the mirror pods of static pods.
+// [Cluster.Run] runs the agent. At the same time, it registers the node, and renews the node's
+// lease every ten seconds. It reports the node's status when the status has changed, and every five
+// minutes. It also creates and deletes the mirror pods of static pods.
 //
 // Package certificates requests and rotates the certificates of the node. Package access delegates
 // authentication and authorization for the kubelet API to the API server. The program
 // cmd/cluster-agent uses all three packages. The program cmd/hollow-nodes runs many nodes in one
-// process, on runtimes in memory. The API server adds the overhead and the scheduling constraints of a RuntimeClass to pods,
-// so this package does not handle them.
+// process, on runtimes in memory. The API server adds the overhead and the scheduling constraints
+// of a RuntimeClass to pods, so this package does not add them.
 //
 // # What you supply
 //
@@ -48,19 +48,20 @@
 //     that ends. But if a complete list of the API server has no pods, the agent stops
 //     all pods that came from the API server.
 //  2. The newest version of each pod reaches the agent. Intermediate versions may be skipped.
-//  3. A status is written only to the pod for which it was computed, never to a new pod of the same
-//     name. The same is true for the status of the node.
+//  3. The agent writes a status only to the pod for which it was computed, never to a new pod of
+//     the same name. The same is true for the status of the node.
 //  4. The agent keeps conditions, labels, annotations, taints and extended resources that other
 //     clients write to the Node object.
-//  5. The agent requests a ConfigMap or Secret only if a pod of the node uses it, and keeps it in
-//     memory until the last such pod has been removed from the node.
+//  5. The agent requests a ConfigMap or Secret only if a pod of the node uses the object. The agent
+//     keeps the object in memory until the last such pod has been removed from the node.
 //  6. While the API server can't be reached, pods run on with the objects and tokens that are
 //     known. An agent that starts meanwhile manages the pods that it has stored in [Config].State.
-//     When a container exits, the agent restarts it, unless its environment has values from a
-//     ConfigMap or Secret: ConfigMaps and Secrets are not stored.
+//     When a container of such a pod exits, the agent restarts the container. The exception is a
+//     container whose environment has values from a ConfigMap or Secret: the agent does not store
+//     these objects.
 //  7. The agent deletes no mirror pod until every source has defined its pods for the first time.
-//  8. A request about the node, its lease or a pod's status has a timeout, and delays no other pod
-//     if it hangs.
+//  8. Each request about the node, its lease or a pod's status has a timeout. A request that hangs
+//     delays no other pod.
 //
 // # Goroutines and locking
 //
@@ -73,29 +74,32 @@
 //
 // # Differences from the kubelet
 //
-//   - The watch of a ConfigMap or a Secret lasts as long as a pod uses the object; the kubelet stops
-//     watching an object that was not read for some minutes.
+//   - The watch of a ConfigMap or a Secret lasts as long as a pod uses the object. The kubelet
+//     stops watching an object that was not read for some minutes.
 //   - A change of a ConfigMap or a Secret reaches the volumes of pods at once; in the kubelet it
 //     takes up to a minute.
-//   - A pod waits up to three seconds for a ConfigMap or a Secret that is requested for the first
-//     time, and the error has the cause; the kubelet waits for one second and reports a timeout.
-//   - If the request for the first token of a pod is forbidden, because the API server does not know yet
-//     that the pod is bound to the node, the request is repeated for up to three seconds. In the kubelet
-//     the volume fails, with an event, and is set up again half a second later.
-//   - A changed condition of the node is reported at once; the kubelet reports it at the next check,
-//     up to ten seconds later, except when the node starts or shuts down.
+//   - When a pod needs a ConfigMap or a Secret for the first time, the agent waits up to three
+//     seconds for the object. If the object does not arrive, the error has the cause. The kubelet
+//     waits for one second and reports a timeout.
+//   - The API server forbids the request for the first token of a pod until it knows that the pod
+//     is bound to the node. The agent repeats the request for up to three seconds. In the kubelet,
+//     the volume fails with an event, and the kubelet sets up the volume again half a second later.
+//   - The agent reports a changed condition of the node at once. The kubelet reports it at the next
+//     check, up to ten seconds later, except when the node starts or shuts down.
 //   - The first report waits up to five seconds until the node is ready; a restarted kubelet may
-//     report for a moment that the node is not ready. A new node that is ready by then has no event
-//     NodeReady.
+//     report for a moment that the node is not ready. If a new node is ready by then, the agent
+//     records no event NodeReady.
 //   - The events about the node have the node's name as the UID of their object, so that kubectl
 //     describe shows them. The events of kubelet 1.36 have no UID, and kubectl describe does not
 //     show them.
-//   - A patch of the node's status has the UID of the node as a precondition; the kubelet's has none.
-//   - When a kubelet registers a node that already exists, on a machine without a checkpoint of device
-//     plugins, it sets the node's extended resources to 0; this package leaves them unchanged. If
-//     devices are gone, your function NodeStatus must report them with a capacity of 0.
-//   - The kubelet does not store the pods of the API server on disk. If it starts while the API server
-//     can't be reached, the pods run on without probes and restarts.
+//   - A patch of the node's status has the UID of the node as a precondition. The kubelet's patch
+//     has no precondition.
+//   - When a kubelet registers a node that already exists, and the machine has no checkpoint of
+//     device plugins, the kubelet sets the node's extended resources to 0. This package leaves the
+//     resources unchanged. If devices are gone, your function NodeStatus must report them with a
+//     capacity of 0.
+//   - The kubelet does not store the pods of the API server on disk. If the kubelet starts while
+//     the API server can't be reached, the pods run on without probes and restarts.
 //   - The annotation volumes.kubernetes.io/controller-managed-attach-detach is not set, because no
 //     volume is attached by a controller.
 //   - Mirror pods are compared with static pods after each change; the kubelet compares them when it

@@ -17,8 +17,8 @@ import (
 // renewals.
 const renewJitter = 0.04
 
-// lease renews the lease of the node. The node lifecycle controller of the cluster marks a node as
-// unreachable if neither its lease nor its status has changed for a while.
+// lease renews the lease of the node. If the lease and the status of a node have not changed for a
+// while, the node lifecycle controller of the cluster marks the node as unreachable.
 type lease struct {
 	cfg Config
 	// owner returns the node, which becomes the owner of the lease.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -88,13 +89,14 @@ func (m *mirrors) pass(ctx context.Context, a *agent.Agent) error {
 		return ending[types.NamespacedName{Namespace: mirror.Namespace, Name: mirror.Name}]
 	})
 	for _, action := range plan {
-		m.cfg.Logger.DebugContext(ctx, "changing a mirror pod", "reason", action.Reason)
+		pod := cmp.Or(action.Create, action.Delete)
+		m.cfg.Logger.DebugContext(ctx, "changing a mirror pod", "pod", pod.Namespace+"/"+pod.Name, "reason", action.Reason)
 	}
 	return m.client.Apply(ctx, plan)
 }
 
 // republish makes the agent publish the status of a static pod again if its mirror pod has another
-// status, because the mirror pod is new or another client has changed it.
+// status. The mirror pod may be new, or another client may have changed it.
 func (m *mirrors) republish(a *agent.Agent, static *corev1.Pod) {
 	mirror, ok := m.pods.mirrorOf(static)
 	if !ok || static.Status.Phase == "" {

@@ -101,8 +101,9 @@ func (n *node) run(ctx context.Context, local localNode, registered func()) {
 }
 
 // awaitReady waits until the agent has computed the status of the node, and then at most readyWait
-// until the node is ready. Without this wait, a restarted agent would report that the node is not
-// ready until the agent has listed its pods. awaitReady returns false if ctx is done first.
+// until the node is ready. Without this wait, a restarted agent would first report that the node is
+// not ready, because the agent has not listed its pods yet. awaitReady returns false if ctx is done
+// first.
 func (n *node) awaitReady(ctx context.Context, local localNode, changes <-chan struct{}) bool {
 	var limit <-chan time.Time
 	for {
@@ -147,8 +148,8 @@ func (n *node) sleep(ctx context.Context, local localNode, changes <-chan struct
 	}
 }
 
-// register creates the node, or updates the labels of the existing node, until that has
-// succeeded. It returns false if ctx is done first.
+// register creates the node, or updates the labels of the existing node. It retries until it
+// succeeds, and returns false if ctx is done first.
 func (n *node) register(ctx context.Context, local localNode) bool {
 	for wait := minRegisterBackoff; ; wait = min(2*wait, maxRegisterBackoff) {
 		err := n.tryRegister(ctx, local.Node())
@@ -253,16 +254,16 @@ func (n *node) tryReport(ctx context.Context, own *corev1.Node) error {
 	return nil
 }
 
-// randomDelay returns a random time by which the next report of an unchanged status is delayed or
-// made earlier, so that nodes that changed at the same time do not send all later reports at the
+// randomDelay returns the random delay of the next report of an unchanged status. The delay may be
+// negative. Without it, nodes that changed at the same time would send all later reports at the
 // same time.
 func (n *node) randomDelay() time.Duration {
 	return time.Duration(float64(n.cfg.ReportPeriod) * (n.cfg.Random() - 0.5))
 }
 
-// base returns the node as the API server shows it. After a failure it gets the node, because the
-// cached node may be outdated. It also gets the node if the watch has not delivered our last patch
-// after a period: the API server may have been restored from an older state.
+// base returns the node as the API server shows it. After a failure, it gets the node from the API
+// server, because the cached node may be outdated. It also does this if the watch has not delivered
+// our last patch within StatusPeriod: the API server may have been restored from an older state.
 func (n *node) base(ctx context.Context) (*corev1.Node, error) {
 	if n.attempts.Failed > 0 {
 		return n.fresh(ctx)

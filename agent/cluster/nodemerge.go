@@ -25,7 +25,8 @@ import (
 //     have them. The images are copied from api if the agent has not listed its images yet;
 //   - all other fields are copied from own.
 //
-// The heartbeat time of each condition of own is set to now. Neither api nor own is modified.
+// The heartbeat time of each condition of own is set to now. mergeStatus does not modify api or
+// own.
 func mergeStatus(api, own *corev1.NodeStatus, now metav1.Time) corev1.NodeStatus {
 	merged := *own.DeepCopy()
 	merged.Conditions = mergeConditions(api.Conditions, merged.Conditions, now)
@@ -113,12 +114,12 @@ func reconciledLabels() []string {
 	}
 }
 
-// reconcileLabels sets the labels of initial that a restarted agent updates.
+// reconcileLabels copies the labels that a restarted agent updates from initial to existing.
 func reconcileLabels(existing, initial *corev1.Node) {
 	setLabels(existing, initial, reconciledLabels())
 }
 
-// requireLabels sets the labels without which a node can't be used.
+// requireLabels copies the labels that every node needs from own to existing.
 func requireLabels(existing, own *corev1.Node) {
 	setLabels(existing, own, []string{corev1.LabelOSStable, corev1.LabelArchStable})
 }
@@ -137,8 +138,8 @@ func setLabels(to, from *corev1.Node, names []string) {
 }
 
 // patchNode returns the strategic merge patch of the status subresource that changes base to next,
-// or nil if they do not differ. It contains the UID of base, so that the API server rejects the
-// patch with a conflict if another node of the same name was created in the meantime.
+// or nil if they do not differ. The patch contains the UID of base. If another node of the same
+// name was created in the meantime, the API server rejects the patch with a conflict.
 func patchNode(base, next *corev1.Node) ([]byte, error) {
 	// The API server would merge lists of addresses by their type, and lose one of two internal
 	// addresses. So the patch replaces the list.

@@ -19,10 +19,11 @@ import (
 // was bound to the node.
 const objectTimeout = 3 * time.Second
 
-// objects has the ConfigMaps and Secrets to which pods of the node refer. There is one watch for
-// each object, from the first use until no pod is left that used it. So only the objects that the
-// pods of the node use are in memory, and other objects of the namespace are never requested.
-// objects implements podspec.Objects.
+// objects has the ConfigMaps and Secrets to which pods of the node refer. Each object has one
+// watch. The watch starts at the first use of the object, and stops when the last pod that used the
+// object is released, or when the object is immutable. So only the objects that the pods of the
+// node use are in memory, and other objects of the namespace are never requested. objects
+// implements podspec.Objects.
 type objects struct {
 	cfg Config
 	// changed is called when an object has changed, with the pods that use it.

@@ -61,7 +61,8 @@ func (p *pods) run(ctx context.Context, set func(context.Context, []*corev1.Pod)
 		setting.Lock()
 		defer setting.Unlock()
 		set(ctx, own)
-		// The agent may skip versions. The newest status may then equal the status that it received last.
+		// The agent may skip versions. The newest status may then equal the status that the agent
+		// received last.
 		p.overwritten(overwritten...)
 		p.mirrorsChanged()
 		checkpoint.save(ctx, own) // last, so that no pod waits for the file

@@ -39,8 +39,8 @@ func (s *services) list(namespace string) ([]*corev1.Service, error) {
 	return s.watched.all(func(service *corev1.Service) bool { return service.Namespace == namespace }), nil
 }
 
-// of returns the services whose environment variables containers of the pods have, sorted by
-// namespace and name.
+// of returns the services for which the containers of the pods have environment variables, sorted
+// by namespace and name.
 func (s *services) of(pods []*corev1.Pod) []*corev1.Service {
 	namespaces := map[string]bool{metav1.NamespaceDefault: true} // has the service of the API server
 	for _, p := range pods {

@@ -20,7 +20,8 @@ const (
 	maxTokenAge = 24 * time.Hour
 	// maxTokenJitter is the maximum random time by which a token is refreshed earlier.
 	maxTokenJitter = 10 * time.Second
-	// firstTokenWait is the time after which a forbidden request is repeated the first time. It doubles.
+	// firstTokenWait is the time before the first repetition of a forbidden request. The time
+	// doubles with each repetition.
 	firstTokenWait = 50 * time.Millisecond
 )
 
@@ -45,7 +46,7 @@ func newTokens(cfg Config) *tokens {
 }
 
 // token is a podspec.TokenFunc. If a token can't be refreshed, it returns the cached token while
-// that is valid.
+// the cached token is valid.
 func (t *tokens) token(ctx context.Context, pod *corev1.Pod, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	k := tokenKey{
 		pod: pod.UID, namespace: pod.Namespace, serviceAccount: pod.Spec.ServiceAccountName,
@@ -80,8 +81,9 @@ func (t *tokens) token(ctx context.Context, pod *corev1.Pod, request *authentica
 	}
 }
 
-// request requests a token. If the request is forbidden, it is repeated until the patience is over,
-// because the Node authorizer permits it only some time after the pod was bound to the node.
+// request requests a token. If the API server forbids the request, it repeats the request until the
+// patience is over. The Node authorizer permits the request only some time after the pod was bound
+// to the node.
 func (t *tokens) request(ctx context.Context, k tokenKey, request *authenticationv1.TokenRequest, patience time.Duration) (*authenticationv1.TokenRequest, error) {
 	end := t.cfg.Clock.Now().Add(patience)
 	for wait := firstTokenWait; ; wait *= 2 {

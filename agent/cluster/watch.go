@@ -45,7 +45,7 @@ type watched[T object] struct {
 	err     error        // of the last request; nil if it succeeded
 }
 
-// kind is how objects of one kind are listed and watched.
+// kind has the functions that list and watch objects of one kind.
 type kind[L runtime.Object] struct {
 	list  func(context.Context, metav1.ListOptions) (L, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)

@@ -2,10 +2,10 @@
 //
 // # What it does
 //
-// A [Host] has functions and small interfaces for everything that an agent needs from the
-// machine except the container runtime: its facts ([Facts]), its statistics ([Stats]), wake-ups
-// under pressure, the size of the image filesystem, tmpfs mounts, and OOM kills. If a capability
-// is nil, the agent works without this capability.
+// A [Host] has functions and small interfaces for everything that an agent needs from the machine,
+// except the container runtime. These are facts ([Facts]), statistics ([Stats]), wake-ups under
+// pressure, the size of the image filesystem, tmpfs mounts, and OOM kills. If a capability is nil,
+// the agent works without this capability.
 //
 // [Local] returns the Host of the machine of this process. It reads /proc, /sys and /etc, and
 // measures with package agent/stats. Package fakehost returns a Host for a fake runtime.
@@ -37,10 +37,10 @@
 //     node.
 //  5. A runtime that hangs delays [Stats].Pods by at most 2 s. The result then has the old
 //     figures, and each figure has the time of its measurement.
-//  6. After Run has returned, new requests for statistics return an error. Requests in progress
-//     continue, and the last of them closes all files. If no request is in progress, Run closes
-//     all files.
-//  7. A failure to refresh statistics is logged once per cause.
+//  6. After Run has returned, new calls of the methods of Stats and Waker return an error. Calls in
+//     progress continue, and the last of these calls closes all files. If no call is in progress,
+//     Run closes all files.
+//  7. Run logs a failed refresh, except if the previous refresh failed with the same cause.
 //
 // # Goroutines and locking
 //

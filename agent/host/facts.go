@@ -102,8 +102,8 @@ func (r *reader) firstText(names ...string) string {
 	return ""
 }
 
-// osImage returns the name of the operating system in the text of an os-release file, as
-// cAdvisor does. It returns "Linux" if the text has no name.
+// osImage returns the name of the operating system in the text of an os-release file, as cAdvisor
+// does. If the text has no name, it returns "Linux". If the text is empty, it returns "".
 func osImage(release string) string {
 	for line := range strings.Lines(release) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
@@ -130,7 +130,7 @@ func diskBytes(ctx context.Context, path string) (int64, error) {
 }
 
 // addresses returns the first global unicast address of each family, IPv4 first. If there is no
-// such address, it returns the loopback address.
+// such address, it returns 127.0.0.1.
 func addresses(interfaces func() ([]net.Addr, error)) ([]netip.Addr, error) {
 	all, err := interfaces()
 	if err != nil {

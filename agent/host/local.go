@@ -45,8 +45,8 @@ type LocalConfig struct {
 	NoLookups bool
 
 	// Thresholds are the agent's eviction thresholds. While a signal is below its threshold,
-	// Stats.Pods waits up to 2 s for figures that are newer than the last measurement of the node,
-	// so that eviction ranks the pods by their current usage.
+	// Stats.Pods waits up to 2 s for figures that are newer than the last measurement of the node.
+	// So eviction ranks the pods by their current usage.
 	Thresholds []eviction.Threshold
 	// VolumePeriod is the age after which the disk usage of a pod's volumes is measured again.
 	// Default 1m.
@@ -138,7 +138,7 @@ func Local(c LocalConfig) (*Host, error) {
 	}
 	s := newStatistics(provider, c)
 	h.Stats, h.Waker, h.Run = s, s, s.run
-	h.Cgroups = provider.Cgroups // without enter and leave, because it leaves no file open
+	h.Cgroups = provider.Cgroups // needs no enter and leave, because it leaves no file open
 	h.Mounter = volumes.NewMounter()
 	if c.Images != nil {
 		h.ImageFS = imagegc.RuntimeFS{Runtime: c.Images}

@@ -23,7 +23,7 @@ const (
 	// refresh makes two calls of the runtime. The kubelet makes such calls every 10 s.
 	idlePeriod = time.Minute
 	// limitsAge is the maximum age of pod figures that the eviction manager compares with local
-	// storage limits. It is slightly less than the time between two of these checks.
+	// storage limits. It is slightly less than the time between two of these comparisons.
 	limitsAge = 9 * time.Second
 	// freshTimeout is how long Pods waits for newer figures before it returns the old figures. A
 	// runtime that hangs must not prevent evictions.
@@ -63,7 +63,7 @@ func newStatistics(p *stats.Provider, c LocalConfig) *statistics {
 	}
 }
 
-// run refreshes until ctx is done, and then closes the provider.
+// run refreshes until ctx is done. It then lets the last call of leave close the provider.
 func (s *statistics) run(ctx context.Context) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -114,8 +114,8 @@ func (s *statistics) enter() error {
 	return nil
 }
 
-// leave unregisters a measurement. After the end of run, the last measurement closes the
-// provider.
+// leave unregisters a measurement. If run has ended and no measurement is registered any more,
+// leave closes the provider.
 func (s *statistics) leave() {
 	s.mu.Lock()
 	s.users--
@@ -159,11 +159,11 @@ func (s *statistics) isBelowThreshold(node eviction.NodeStats) bool {
 	})
 }
 
-// Pods measures pods with figures of the runtime that are new enough to select a pod for
-// eviction. If a signal of the node is below its threshold, Pods waits up to freshTimeout for
-// figures that are newer than the last measurement of the node. Older figures are not enough: only
-// the runtime knows the memory usage of a pod without a cgroup, and the usage of a pod that causes
-// memory pressure grows quickly.
+// Pods measures pods with figures of the runtime that are new enough to select a pod for eviction.
+// If a signal of the node is below its threshold, Pods waits up to freshTimeout for figures that
+// are newer than the last measurement of the node. Older figures are not enough, because the usage
+// of a pod that causes memory pressure grows quickly. Only the runtime knows the memory usage of a
+// pod without a cgroup.
 func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	if err := s.enter(); err != nil {
 		return nil, err

@@ -19,8 +19,9 @@ type Access struct {
 	// are empty, connections are not encrypted. Set both or neither. The server reads the files
 	// again when they change.
 	CertFile, KeyFile string
-	// GetCertificate returns the serving certificate for a connection, as in [tls.Config]. While it
-	// returns an error, no client can connect. It replaces CertFile and KeyFile.
+	// GetCertificate returns the serving certificate for a connection, as in [tls.Config]. While
+	// GetCertificate returns an error, no client can connect. CertFile and GetCertificate must not
+	// both be set.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// MinTLSVersion, CipherSuites and CurvePreferences are as in [tls.Config]. Default of
 	// MinTLSVersion: TLS 1.2. Default of the others: as in [tls.Config].
@@ -34,22 +35,22 @@ type Access struct {
 	// certificate. Default: the server does not ask for client certificates.
 	ClientCAFile string
 	// TokenFile is the file with a bearer token. The user of this token is the administrator: its
-	// name is [AdminUser], and it is in the group system:masters, to which an API server permits
-	// every request. The server reads the file again when it changes. While the file can't be read
-	// or has no token, the server refuses the token that was in it. Default: no such token.
+	// name is [AdminUser], and its group is system:masters. An API server permits every request of
+	// this group. The server reads the file again when it changes. While the file can't be read or
+	// has no token, the server refuses the token that the file had before. Default: no such token.
 	TokenFile string
 	// TokenReviewer authenticates all other bearer tokens. The server stores each result for
-	// TokenCacheTTL. Default of TokenReviewer: other tokens are refused. Default of
+	// TokenCacheTTL. Without a TokenReviewer, the server refuses all other tokens. Default of
 	// TokenCacheTTL: 2 minutes, as in the kubelet.
 	TokenReviewer TokenReviewer
 	TokenCacheTTL time.Duration
-	// Anonymous allows requests without credentials. Their user is [AnonymousUser]. Requests
-	// with invalid credentials are refused nevertheless.
+	// Anonymous allows requests without credentials. Their user is [AnonymousUser]. The server
+	// still refuses requests with invalid credentials.
 	Anonymous bool
 
-	// Authorizer decides which requests a user may make. Default: the anonymous user may only
-	// read the paths of the read-only port (see [Server.RunReadOnly]), and all other users may
-	// make all requests, as with the kubelet's authorization mode AlwaysAllow.
+	// Authorizer decides which requests a user may make. Default: the anonymous user may only read
+	// the paths of the read-only port (see [Server.RunReadOnly]). All other users may make all
+	// requests, as with the kubelet's authorization mode AlwaysAllow.
 	Authorizer Authorizer
 }
 
@@ -99,8 +100,9 @@ func (a Access) tlsConfig() *tls.Config {
 		GetCertificate:   a.GetCertificate,
 	}
 	if a.ClientCAFile != "" {
-		// The authenticator verifies the certificate for each request. So a client with an
-		// invalid certificate gets a response, and a changed file applies to open connections.
+		// The authenticator verifies the certificate for each request. So the server can respond to
+		// a client with an invalid certificate, and a changed ClientCAFile applies to open
+		// connections.
 		cfg.ClientAuth = tls.RequestClientCert
 	}
 	return cfg

@@ -43,18 +43,20 @@ type User struct {
 // TokenReviewer authenticates bearer tokens, as a TokenReview does in Kubernetes. Requests call it
 // concurrently.
 type TokenReviewer interface {
-	// ReviewToken returns the user of a token. authenticated is false if the token is not valid.
-	// An error means that the token could not be checked; the request is refused, and the next
-	// request checks the token again. The server doesn't modify the user.
+	// ReviewToken returns the user of a token. authenticated is false if the token is not valid. An
+	// error means that the token could not be checked. The server then refuses the request, and
+	// calls ReviewToken again for the next request with this token. The server doesn't modify the
+	// user.
 	ReviewToken(ctx context.Context, token string) (user User, authenticated bool, err error)
 }
 
 const (
-	// maxReviews is the maximum number of stored results for valid tokens, and also for invalid
-	// tokens.
+	// maxReviews is the maximum number of stored results for valid tokens. The same maximum applies
+	// to the results for invalid tokens.
 	maxReviews      = 1024
 	defaultTokenTTL = 2 * time.Minute
-	// accessTimeout limits the calls of TokenReviewer and Authorizer for a request.
+	// accessTimeout is the time limit for all calls of TokenReviewer and Authorizer for one
+	// request.
 	accessTimeout = 10 * time.Second
 )
 
@@ -209,7 +211,8 @@ func (t *tokenReviews) user(ctx context.Context, token string) (*User, error) {
 	return &user, nil
 }
 
-// withAuthenticated returns the groups of a user with the group of all authenticated users.
+// withAuthenticated returns the groups of a user with the group of all authenticated users added.
+// It adds nothing if groups already contains this group or the group of unauthenticated users.
 func withAuthenticated(groups []string) []string {
 	if slices.Contains(groups, authenticatedGroup) || slices.Contains(groups, unauthenticatedGroup) {
 		return groups

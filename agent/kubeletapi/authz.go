@@ -9,8 +9,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
-// Attributes describe a request for an [Authorizer]. They are the attributes that the kubelet has
-// for the same path and method, with its feature gate KubeletFineGrainedAuthz.
+// Attributes describe a request for an [Authorizer]. With the feature gate KubeletFineGrainedAuthz,
+// the kubelet has the same attributes for the same path and method.
 type Attributes struct {
 	// User is the user of the request. An Authorizer must not modify it.
 	User User
@@ -19,8 +19,8 @@ type Attributes struct {
 	Verb string
 	// APIVersion is always v1, and Resource is always nodes.
 	APIVersion, Resource string
-	// Subresource is stats, metrics, log, checkpoint, statusz, pods, healthz, configz or proxy.
-	// The paths below /agent/ are in proxy.
+	// Subresource is stats, metrics, log, checkpoint, statusz, pods, healthz, configz or proxy. It
+	// is proxy for the paths below /agent/.
 	Subresource string
 	// Name is the name of the node.
 	Name string
@@ -31,14 +31,14 @@ type Attributes struct {
 // Authorizer decides which requests a user may make, as a SubjectAccessReview does in Kubernetes.
 // Requests call it concurrently. The server stores no decisions.
 type Authorizer interface {
-	// Authorize reports whether a user may make a request. reason is for the log. For some paths
-	// the server calls Authorize a second time with the subresource proxy if the first decision is
-	// false. An error means that there is no decision: the server responds with 500.
+	// Authorize reports whether a user may make a request. reason is for the log. If the result is
+	// false, the server calls Authorize a second time for some paths, with the subresource proxy.
+	// If Authorize returns an error, the server responds with 500.
 	Authorize(ctx context.Context, a Attributes) (allowed bool, reason string, err error)
 }
 
-// authorize returns the refusal of a request that a user may not make, and nil if the user may make
-// the request. The texts for the client are the kubelet's.
+// authorize returns nil if the user may make the request, and otherwise a refusal. The texts for
+// the client are the kubelet's.
 func (s *Server) authorize(ctx context.Context, user User, r *http.Request) *refusal {
 	all, verb, name := subresources(r.URL.Path), verb(r.Method), printable.Line(user.Name)
 	forbidden := &refusal{
@@ -122,7 +122,7 @@ func subresources(path string) []string {
 	}
 }
 
-// firstSegment returns the part of an absolute path up to the second slash.
+// firstSegment returns the part of an absolute path between its first and its second slash.
 func firstSegment(path string) string {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {

@@ -26,8 +26,8 @@ import (
 type Agent interface {
 	PodReader
 	NodeReader
-	// Changes returns a channel that gets a message when the result of Pods may have changed. It
-	// is closed when ctx is done.
+	// Changes returns a channel that gets a message when the result of Pods may have changed. The
+	// channel is closed when ctx is done.
 	Changes(ctx context.Context) <-chan struct{}
 }
 
@@ -72,8 +72,8 @@ type Config struct {
 	// such as kubeletconfig. If Configz is nil, /configz does not exist.
 	Configz func() map[string]any
 	// Metrics, ProbeMetrics and ResourceMetrics serve /metrics, /metrics/probes and
-	// /metrics/resource; Page serves /agent/, to which / redirects. A path whose handler is nil
-	// does not exist.
+	// /metrics/resource; Page serves /agent/, and / redirects to /agent/. A path whose handler is
+	// nil does not exist.
 	Metrics, ProbeMetrics, ResourceMetrics, Page http.Handler
 	// CadvisorMetrics serves /metrics/cadvisor. If it is nil, the path does not exist.
 	CadvisorMetrics http.Handler
@@ -84,8 +84,8 @@ type Config struct {
 	// StreamIdleTimeout is the time after which the server closes a stream on which no byte has
 	// been sent or received. Default 4h, as streamingConnectionIdleTimeout of the kubelet.
 	StreamIdleTimeout time.Duration
-	// WebSocketStream is called for each stream that the server translates from WebSocket to SPDY,
-	// with exec, attach or portforward. Optional.
+	// WebSocketStream is called for each stream that the server translates from WebSocket to SPDY.
+	// The subresource is exec, attach or portforward. Optional.
 	WebSocketStream func(subresource string)
 	// Operations restarts pods and pulls images for /agent/restart and /agent/pull. It requires
 	// an Access that authenticates clients. If Operations is nil, these paths respond that they are
@@ -97,8 +97,8 @@ type Config struct {
 	// path does not exist.
 	SLIMetrics http.Handler
 	// NoDebugging disables the endpoints for debugging, as enableDebuggingHandlers: false does in
-	// the kubelet: streams, logs, running pods and profiles respond that they are disabled, and
-	// /configz, /checkpoint, /statusz, /flagz and /debug/flags/v do not exist.
+	// the kubelet. The paths of streams, logs, running pods and profiles then respond that they are
+	// disabled. The paths /configz, /checkpoint, /statusz, /flagz and /debug/flags/v do not exist.
 	NoDebugging bool
 	// Flags returns the flags of the program with their values, for /flagz. It must mask secret
 	// values. If Flags is nil, /flagz does not exist.
@@ -126,8 +126,8 @@ type Config struct {
 	// MaxConnections is the maximum number of open connections. Default 500. MaxStreams is the
 	// maximum number of connections with a long response: a stream, /run, a log, events with
 	// ?watch, a profile, a checkpoint or a pull. Default 100, or half of MaxConnections if that is
-	// less. MaxStreams must be less than MaxConnections, because the server does not close these
-	// connections to make room for a new connection.
+	// less. MaxStreams must be less than MaxConnections, because the server never closes a
+	// connection with a long response to make room for a new connection.
 	MaxConnections, MaxStreams int
 	// Clock is the time source. Default: the system clock. Deadlines of connections use real
 	// time.
@@ -149,10 +149,10 @@ type Streams interface {
 
 // Events is a log of events that clients can follow. *eventlog.Log implements it.
 type Events interface {
-	// After returns the stored events after the event number, and the number for the next call.
-	// complete is false if an event after number was deleted.
+	// After returns the stored events whose numbers are above number, and the number for the next
+	// call. complete is false if an event with a number above number was deleted.
 	After(number uint64) (events []api.Event, next uint64, complete bool)
-	// Changed returns a channel that is closed when an event after the event number exists.
+	// Changed returns a channel that is closed when an event with a number above number exists.
 	Changed(number uint64) <-chan struct{}
 	// About returns at most limit of the last events about an object, newest first.
 	About(kind, namespace, name string, limit int) []api.Event

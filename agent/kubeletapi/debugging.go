@@ -11,16 +11,17 @@ import (
 	"strings"
 )
 
-// disabled returns a handler for a path whose feature is off. It responds as the kubelet does.
+// disabled returns a handler for a path whose feature is off. The handler responds as the kubelet
+// does.
 func disabled(message string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, message, http.StatusMethodNotAllowed)
 	})
 }
 
-// withoutDebugging replaces the endpoints for debugging as the kubelet does if
-// enableDebuggingHandlers is false: some paths respond that they are disabled, and the others do
-// not exist.
+// withoutDebugging replaces the endpoints for debugging, as the kubelet does if
+// enableDebuggingHandlers is false. Some of their paths then respond that they are disabled. The
+// other paths do not exist.
 func withoutDebugging(all []endpoint) []endpoint {
 	all = slices.DeleteFunc(all, func(e endpoint) bool {
 		return slices.Contains([]string{
@@ -36,8 +37,8 @@ func withoutDebugging(all []endpoint) []endpoint {
 	return all
 }
 
-// methodsOf returns the methods of an endpoint that changes nothing. Nil means that it accepts any
-// method, as the same path of the kubelet does.
+// methodsOf returns the methods of an endpoint that changes nothing. Nil means that the endpoint
+// accepts any method, as in the kubelet.
 func methodsOf(pattern string) []string {
 	switch firstSegment(pattern) {
 	case "configz", "healthz", "metrics":
@@ -75,8 +76,8 @@ func (s *Server) setVerbosity(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "successfully set klog.logging.verbosity to %s\n", text)
 }
 
-// debuggingProblems returns the problems with the fields of endpoints that reveal or change
-// something that only root may.
+// debuggingProblems returns the problems with the fields of the endpoints for debugging. These
+// endpoints reveal or change things that usually only root may access.
 func (c Config) debuggingProblems() (errs []error) {
 	for _, f := range []struct {
 		name string
@@ -95,7 +96,8 @@ func (c Config) debuggingProblems() (errs []error) {
 	return errs
 }
 
-// debugEndpoints returns the endpoints for debugging that have no streams.
+// debugEndpoints returns the endpoints /statusz, /flagz, /checkpoint, /logs and /debug/flags/v. If
+// Pprof is off, it also returns the endpoint that responds that profiles are disabled.
 func (s *Server) debugEndpoints() (all []endpoint) {
 	c, get := s.cfg, []string{http.MethodGet}
 	all = append(all, endpoint{"/statusz", withTimeLimit(http.HandlerFunc(s.statusz)), nil})

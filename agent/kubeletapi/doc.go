@@ -47,11 +47,11 @@
 //
 // Only the streams, /run, /checkpoint, /debug/flags/v, /agent/restart and /agent/pull can change
 // anything. /configz, /healthz, /metrics, /statusz and /flagz accept any method, as in the kubelet,
-// and /stats/summary also accepts POST. A path whose feature is off responds as the kubelet does.
-// All other endpoints support only GET and HEAD. The streams use SPDY or WebSocket: the server
-// proxies the connection to the URL at which the runtime serves the stream. As the kubelet does,
-// the server translates v5.channel.k8s.io (exec and attach over WebSocket) and SPDY in a WebSocket
-// (port-forward) to SPDY, because runtimes do not support these two protocols.
+// and /stats/summary also accepts POST. All other endpoints support only GET and HEAD. A path whose
+// feature is off responds as the kubelet does. The streams use SPDY or WebSocket: the server
+// proxies the connection to the URL at which the runtime serves the stream. Runtimes do not support
+// two of the protocols: v5.channel.k8s.io (exec and attach over WebSocket), and SPDY in a WebSocket
+// (port-forward). The server translates both to SPDY, as the kubelet does.
 //
 // /agent/explain and /agent/plan respond with JSON, or with text if the client prefers
 // text/plain or sends ?output=text. In all paths the name of a static pod may omit the suffix
@@ -59,7 +59,7 @@
 //
 // Use /healthz for a liveness probe. It fails if a [Check] of the program fails, or if the agent
 // has an error that requires a restart of the agent. Once the node has been not ready for 30
-// seconds, it fails on every error of the agent. /readyz fails on every error. /livez checks
+// seconds, /healthz fails on every error of the agent. /readyz fails on every error. /livez checks
 // nothing and always passes: a probe of /livez fails only if the process does not respond.
 //
 // # What you supply
@@ -72,55 +72,57 @@
 // values of its manifests.
 //
 // [Access] defines how the server authenticates a client: by the token in a file, by a client
-// certificate, or with a [TokenReviewer], which may send a TokenReview to the API server. An
-// [Authorizer] decides which requests a user may make. The Authorizer gets the attributes that the
-// kubelet sends in a SubjectAccessReview, for example nodes/metrics for /metrics, nodes/log for
+// certificate, or with a [TokenReviewer]. A TokenReviewer may send a TokenReview to the API server.
+// An [Authorizer] decides which requests a user may make. The Authorizer gets the attributes that
+// the kubelet sends in a SubjectAccessReview, for example nodes/metrics for /metrics, nodes/log for
 // /logs, and nodes/proxy for /exec.
 //
 // # What it guarantees
 //
 //  1. [Server.Listen] and [Server.Run] refuse a TCP address that is not a loopback address, unless
 //     Access has both a certificate and a way to authenticate clients.
-//  2. If Access authenticates clients, a request without valid credentials only gets /livez and
-//     the page. With Anonymous, a request without any credentials also gets the paths of
-//     RunReadOnly or, with an Authorizer, the paths that the Authorizer allows. If Access does not
-//     authenticate clients, the server accepts a request only if its Host header is localhost, a
-//     name below .localhost, or a loopback address. Only /livez accepts every Host header. This
-//     check prevents DNS rebinding: without it, a web page in a browser on this machine could read
-//     responses of the server, and the browser would send the host name of the page as the Host
-//     header. The listeners of RunHealth and RunReadOnly do not authenticate clients. They have
-//     the same check if their address is a loopback address.
+//  2. If Access authenticates clients, a request without valid credentials only gets /livez and the
+//     page. With Anonymous, a request without any credentials also gets the paths that the
+//     Authorizer allows. Without an Authorizer, these are the paths of RunReadOnly. If Access does
+//     not authenticate clients, the server accepts a request only if its Host header is localhost,
+//     a name below .localhost, or a loopback address. Only /livez accepts every Host header. This
+//     check prevents DNS rebinding, with which a web page in a browser on this machine could read
+//     responses of the server. The browser sends the host name of such a page as the Host header,
+//     so the server refuses the request. The listeners of RunHealth and RunReadOnly do not
+//     authenticate clients. They have the same check if their address is a loopback address.
 //  3. The server reads certificates and the token again when their files change. A changed file of
 //     client CAs also applies to open connections, except to open streams. While the token file is
-//     unusable, the server refuses the token that was in it. While another file is unusable, the
-//     server uses its previous content. A slow disk delays only one request at a time.
-//  4. A client has 10 s to send its request and 30 s to receive the response, or 5 s to receive
-//     the page, a health check or a refusal. The calls of TokenReviewer and Authorizer for a
-//     request end after 10 s. A stream may last forever if the client receives each piece within
-//     10 s. The server closes the connection of a slower client. The server refuses headers of more
-//     than 16 KiB with 431 and bodies of more than 64 KiB with 413.
+//     unusable, the server refuses the token that the file had before. While another file is
+//     unusable, the server uses its previous content. A slow disk delays only one request at a
+//     time.
+//  4. A client has 10 s to send its request and 30 s to receive the response. It has only 5 s to
+//     receive the page, a health check or a refusal. The calls of TokenReviewer and Authorizer for
+//     a request end after at most 10 s. A stream may last forever if the client receives each piece
+//     within 10 s. The server closes the connection of a slower client. The server refuses headers
+//     of more than 16 KiB with 431 and bodies of more than 64 KiB with 413.
 //  5. At most MaxConnections connections are open. At the limit, the server still accepts a new
-//     connection, and closes the connection whose state has not changed for the longest time, even
-//     during a response. The state changes when a connection is opened, when a request begins, and
-//     when a response is complete. So /livez responds even at the limit. The server never closes a
-//     connection for this reason during a long response: a stream, /run, a log, events with
-//     ?watch, a profile, a checkpoint or a pull. At most MaxStreams connections have a long
-//     response.
+//     connection. To make room, it closes the connection whose state has not changed for the
+//     longest time, even during a response. The state changes when a connection is opened, when a
+//     request begins, and when a response is complete. So /livez responds even at the limit. The
+//     server never closes a connection for this reason during a long response: a stream, /run, a
+//     log, events with ?watch, a profile, a checkpoint or a pull. At most MaxStreams connections
+//     have a long response.
 //  6. /agent/status waits up to 2 s for measurements, and omits the measurements that are not
 //     complete by then.
 //  7. Text from containers, manifests and the runtime can't start a new line in a text
 //     response.
-//  8. Streams, /run, /agent/restart and /agent/pull require a user, because a client can run commands
-//     as root with them, or change the node. Without an Authorizer, the anonymous user can't use
-//     them. Neither handlers nor the runtime receive the token, and no log contains it.
+//  8. Streams, /run, /agent/restart and /agent/pull require a user, because a client can run
+//     commands as root with them, or change the node. Without an Authorizer, the anonymous user
+//     can't use them. The server removes the token from a request before it passes the request to a
+//     handler or to the runtime. No log contains the token.
 //  9. The log has one line with the cause for each refused request, up to 60 lines a minute. The
 //     first line of a later minute has the number of lines that were omitted.
 //  10. When the context of Run is done, streams end at once, and all other requests end at most
 //     2 s later.
-//  11. A stream ends at the latest 2 s after the agent has observed the end of its container, or
-//     of its sandbox for a port-forward. It also ends after StreamIdleTimeout without a byte, and
-//     when TCP keep-alives show that the client no longer exists. A client that stops receiving
-//     stops the stream: the server buffers at most a few MiB of the data.
+//  11. A stream ends at the latest 2 s after the agent has observed the end of its container, or of
+//     its sandbox for a port-forward. A stream also ends after StreamIdleTimeout without a byte,
+//     and when TCP keep-alives show that the client no longer exists. A client that stops
+//     receiving stops the stream: the server buffers at most a few MiB of the data.
 //
 // # Goroutines and locking
 //
@@ -138,19 +140,20 @@
 //     500.
 //   - Without a token file, client CA and TokenReviewer, ours allows all requests on loopback; the
 //     kubelet refuses them.
-//   - Without an Authorizer, as with the kubelet's mode AlwaysAllow, the anonymous user may only
-//     read the paths of the read-only port. In the kubelet, the user may make all requests.
-//   - The kubelet has no token file. The user of ours is in the group system:masters.
+//   - Without an Authorizer, the anonymous user may only read the paths of the read-only port. In
+//     the kubelet's mode AlwaysAllow, the anonymous user may make all requests.
+//   - The kubelet has no token file. The user of our token is in the group system:masters.
 //   - Ours ignores UIDs in client certificates, and tokens in the header Sec-WebSocket-Protocol. It
 //     accepts several spaces before a token.
 //   - /livez and the page need no user.
 //   - The kubelet accepts headers up to 1 MiB, and does not log refused requests by default.
-//   - The checks of /healthz and /readyz are the parts of the agent. The kubelet has no /readyz
-//     and no /livez.
-//   - /runningpods returns what the agent has observed, without calling the runtime.
-//   - /logs follows no link that leads out of the folder, and no absolute link. A query of /logs
-//     is never compressed.
-//   - The JSON of /statusz and /flagz is not available as YAML or CBOR.
+//   - /healthz and /readyz have a check for each part of the agent. The kubelet has no /readyz and
+//     no /livez.
+//   - /runningpods returns what the agent has observed in the runtime, and does not call the
+//     runtime.
+//   - /logs follows no link that leads out of the folder, and no absolute link. The response to a
+//     query of /logs is never compressed.
+//   - /statusz and /flagz respond with text or JSON, but not with YAML or CBOR.
 //   - The kubelet has no endpoints below /agent/.
 //
 // # Testing your code with it

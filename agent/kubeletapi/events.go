@@ -15,8 +15,8 @@ import (
 const (
 	eventStream = "text/event-stream"
 	jsonLines   = "application/x-ndjson"
-	// heartbeat is the time between two writes on a stream without events. If the server
-	// wrote nothing, neither the server nor the client would notice a broken connection.
+	// heartbeat is the time between two comments on a stream of server-sent events while no event
+	// occurs. Without these comments, a broken connection could remain undetected.
 	heartbeat = 15 * time.Second
 )
 

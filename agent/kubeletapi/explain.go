@@ -78,9 +78,9 @@ func badManifest(namespace, name string, problems []string) api.Explanation {
 	}
 }
 
-// problemsOf returns the problems of a pod's manifests. invalid are the problems of manifests
-// whose file has the pod's name; the file name is used because a manifest that can't be parsed has
-// no pod name. ignored are the problems of manifests that are ignored because another manifest
+// problemsOf returns the problems of a pod's manifests. invalid are the problems of manifests whose
+// file has the pod's name. problemsOf compares file names, because a manifest that can't be parsed
+// has no pod name. ignored are the problems of manifests that are ignored because another manifest
 // already defines the pod.
 func (s *Server) problemsOf(namespace, name string) (invalid, ignored []string) {
 	name = s.shortName(name)

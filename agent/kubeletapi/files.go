@@ -17,7 +17,7 @@ import (
 
 const (
 	// recheckPeriod is the minimum time between two checks of a file. A request only checks the
-	// files if the last check is older.
+	// files if the last check is older than recheckPeriod.
 	recheckPeriod = time.Second
 	// maxFileBytes is the maximum size of a file, which is more than any certificate or token
 	// needs.
@@ -48,8 +48,8 @@ func watch[T any](log *slog.Logger, parse func(...[]byte) (T, error), paths ...s
 	return w, w.read()
 }
 
-// get returns the value. If the last check is older than recheckPeriod, get first checks the
-// files. ok is false if the value is deleted.
+// get returns the value. If the last check is older than recheckPeriod and no other request is
+// checking the files, get first checks them. ok is false if the value is deleted.
 func (w *watched[T]) get() (value T, ok bool) {
 	if w.checking.TryLock() {
 		w.check(clock.RealClock{}.Now())
@@ -78,12 +78,12 @@ func (w *watched[T]) check(now time.Time) {
 	switch {
 	case problem == before:
 	case problem == "":
-		w.log.Info("the certificate or token files are usable again", "files", w.paths)
+		w.log.Info("could read the certificate or token files again", "files", w.paths)
 	case !w.deleteOnError:
 		w.log.Error("could not reload the certificates, the previous certificates stay in use", "files", w.paths, "err", problem)
 	case before == "":
 		w.value.Store(nil)
-		w.log.Error("could not read the token file, its token is refused until the file can be read", "files", w.paths, "err", problem)
+		w.log.Error("could not read the token file, every token is refused until the file can be read", "files", w.paths, "err", problem)
 	}
 }
 

@@ -64,7 +64,7 @@ func tooLarge(r *http.Request) *refusal {
 	}
 	return &refusal{
 		code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body of a request must not exceed %d bytes", maxBodyBytes),
-		err: fmt.Errorf("the request has a body of %d bytes", r.ContentLength),
+		err: fmt.Errorf("the body of the request has %d bytes, at most %d are allowed", r.ContentLength, maxBodyBytes),
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *Server) admitUsers(r *http.Request) *refusal {
 	if err != nil {
 		return &refusal{code: http.StatusUnauthorized, text: "Unauthorized", err: err} // the kubelet's text
 	}
-	r.Header.Del("Authorization") // no handler needs the token, and so none can leak it
+	r.Header.Del("Authorization") // handlers do not need the token, and must not be able to leak it
 	return s.authorize(ctx, user, r)
 }
 
@@ -137,7 +137,7 @@ func newFileToken(path string, log *slog.Logger) (*fileToken, error) {
 	return &fileToken{file: w}, nil
 }
 
-// parseToken parses a token and returns its hash. The method allows compares hashes, because this
+// parseToken parses a token and returns its hash. [fileToken.allows] compares hashes, because this
 // comparison takes the same time for tokens of any length.
 func parseToken(data ...[]byte) (sum [sha256.Size]byte, err error) {
 	token := strings.TrimSpace(string(data[0]))

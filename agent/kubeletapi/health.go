@@ -19,25 +19,25 @@ func alive() Check { return Check{Name: "ping", Run: func() error { return nil }
 
 func (s *Server) livezChecks() []Check { return []Check{alive()} }
 
-// notReadyTimeout is how long the node may be not ready before /healthz fails. The agent
-// reports the node as not ready if the runtime has not responded for 30 seconds, and at once if
-// the runtime reports that the runtime or the network is not ready.
+// notReadyTimeout is how long the node may be not ready before /healthz fails on every error. The
+// agent reports the node as not ready if the runtime has not responded for 30 seconds. If the
+// runtime reports that the runtime or the network is not ready, the agent reports this at once.
 const notReadyTimeout = 30 * time.Second
 
-// healthzChecks returns the checks of /healthz. An error of the agent fails its check if the
-// error is fatal, or if the node was not ready for notReadyTimeout.
+// healthzChecks returns the checks of /healthz. A part of the agent that has an error fails its
+// check if the error is fatal, or if the node was not ready for notReadyTimeout.
 func (s *Server) healthzChecks() []Check {
 	ready := s.wasReady(s.cfg.Agent.Node())
 	return s.checks(func(c agent.Check) bool { return c.Fatal || !ready })
 }
 
-// readyzChecks returns the checks of /readyz. Every error fails its check.
+// readyzChecks returns the checks of /readyz. A part of the agent fails its check on every error.
 func (s *Server) readyzChecks() []Check {
 	return s.checks(func(agent.Check) bool { return true })
 }
 
-// checks returns all checks. If fails returns false for an error of the agent, the check
-// passes, and the error becomes a note.
+// checks returns all checks. It calls fails for each check of the agent that has an error. If fails
+// returns false, the check passes, and the error becomes a note.
 func (s *Server) checks(fails func(agent.Check) bool) []Check {
 	all := []Check{alive()}
 	for _, c := range s.cfg.Agent.Health() {
@@ -155,8 +155,8 @@ func healthReport(checks []Check, excluded []string) (string, string) {
 		}
 	}
 	for _, name := range excluded {
-		// An unknown name is not an error: a probe may be written for several versions of an
-		// agent, and the kubelet would restart this agent if the probe failed.
+		// An unknown name is not an error, because a probe may be written for several versions of
+		// an agent. If the probe failed, the kubelet would restart this agent.
 		if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) {
 			fmt.Fprintf(&all, "[?]%q is not a check of this agent\n", name)
 		}

@@ -36,13 +36,13 @@ func (s *Server) mayListen(addr net.Addr) error {
 	return fmt.Errorf("other machines can reach %s: a certificate is required, and a token file, a client CA or a TokenReviewer", addr)
 }
 
-// connections tracks the open connections. If a new connection exceeds the limit, connections
-// closes the connection whose state has not changed for the longest time, so that every new
-// connection is accepted. The state changes when the connection is opened, when the server
-// starts to handle a request, and when the response is complete. Streams are not closed.
+// connections tracks the open connections. Every new connection is accepted. If a new connection
+// exceeds the limit, connections closes the connection whose state has not changed for the longest
+// time. The state changes when the connection is opened, when the server starts to handle a
+// request, and when the response is complete. Streams are not closed.
 type connections struct {
 	limit int
-	// invalid is called when a connection ends whose last request was not complete or not valid.
+	// invalid is called when a connection ends and its last request was incomplete or invalid.
 	invalid func(net.Conn)
 
 	mu      sync.Mutex
@@ -89,8 +89,8 @@ func setAnswering(ctx context.Context, state connState) {
 	}
 }
 
-// holdConnection makes Run wait until the caller calls release. Call it before Hijack: Run
-// does not wait for a hijacked connection otherwise. ctx is the context of the request.
+// holdConnection makes Run wait until the caller calls release. Call it before Hijack. Otherwise,
+// Run does not wait for the hijacked connection. ctx is the context of the request.
 func holdConnection(ctx context.Context) (release func()) {
 	t, ok := ctx.Value(connKey{}).(trackedConn)
 	if !ok {
@@ -148,8 +148,8 @@ func (c *connections) update(conn net.Conn, state http.ConnState) (invalid bool)
 // the wait.
 func (c *connections) wait() { c.serving.Wait() }
 
-// closeOne closes the connection with the oldest state change. It never closes a stream. Callers
-// hold mu.
+// closeOne closes the connection whose state has not changed for the longest time. It never closes
+// a stream. Callers hold mu.
 func (c *connections) closeOne() {
 	var oldest net.Conn
 	for conn, state := range c.open {

@@ -44,9 +44,9 @@ func (s *Server) writesNoLog(uid types.UID) bool {
 	return !known || slices.Contains([]agent.State{agent.Refused, agent.Ended, agent.Removed, agent.Gone}, pod.State)
 }
 
-// attemptOf returns the attempt number of the requested instance of a container: the newest
-// instance that has run or, if previous is true, the last terminated instance before the
-// current one. The error messages are the kubelet's.
+// attemptOf returns the attempt number of the requested instance of a container. If previous is
+// true, this is the last terminated instance before the current one. Otherwise, it is the newest
+// instance that has run. The error messages are the kubelet's.
 func attemptOf(pod agent.Pod, container string, previous bool) (uint32, error) {
 	s := describe.ContainerStatus(pod.Spec, container)
 	if s == nil {

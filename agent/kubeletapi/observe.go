@@ -9,11 +9,11 @@ import (
 // not block.
 type Observer struct {
 	// Request is called when a request arrives, before the server checks its client. The argument
-	// path is the first element of the request's path, such as exec, or the first two elements
-	// below metrics, such as metrics/probes. It is "other" if no endpoint has this path. The
-	// argument serverType is "readwrite" for [Server.Run] and "readonly" for
-	// [Server.RunReadOnly]. The server calls the result done, which must not be nil, when the
-	// response is complete.
+	// path is the first element of the request's path, such as exec. For a path below /metrics, it
+	// is the first two elements, such as metrics/probes. It is "other" if no endpoint has this
+	// path. The argument serverType is "readwrite" for [Server.Run] and "readonly" for
+	// [Server.RunReadOnly]. When the response is complete, the server calls done. Request must not
+	// return a nil done.
 	Request func(r *http.Request, path, serverType string) (done func())
 	// Checked is called for each check of /healthz, /livez and /readyz that a request has run.
 	// The argument endpoint is the first element of the path, and err is the result of the check.
@@ -39,8 +39,8 @@ func (s *Server) observed(serverType string, next http.Handler) http.Handler {
 	})
 }
 
-// bucketOf returns the first element of a path, or the first two elements below metrics. It
-// returns the empty string for the path /.
+// bucketOf returns the first element of a path, or the first two elements of a path below /metrics.
+// It returns the empty string for the path /.
 func bucketOf(path string) string {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	second, _, _ := strings.Cut(rest, "/")

@@ -47,7 +47,7 @@ func (s *Server) gcPlan(ctx context.Context) (fmt.Stringer, error) {
 
 func (s *Server) logIncomplete(ctx context.Context, of string, err error) {
 	if err != nil {
-		s.cfg.Logger.DebugContext(ctx, "the plan is incomplete, some facts could not be measured", "of", of, "err", err)
+		s.cfg.Logger.DebugContext(ctx, "a plan of eviction or garbage collection is incomplete, some facts could not be measured", "of", of, "err", err)
 	}
 }
 

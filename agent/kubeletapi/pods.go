@@ -28,7 +28,7 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	s.writePods(w, r, pods)
 }
 
-// runningPods responds with the running pods, as in the runtime.
+// runningPods responds with the running pods, as the agent has observed them in the runtime.
 func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
 	var pods []*corev1.Pod
 	for _, p := range s.cfg.Agent.Pods() {
@@ -104,8 +104,8 @@ func (s *Server) findPod(namespace, name string) (found agent.Pod, ok bool) {
 }
 
 // precedes reports whether p matches the name better than other. A pod that a source defines
-// matches better than a pod without a source. Among equal pods, the pod with exactly this name
-// matches better.
+// matches better than a pod without a source. If a source defines both pods or neither, the pod
+// with exactly this name matches better.
 func precedes(name string, p, other agent.Pod) bool {
 	if defined := p.Source != ""; defined != (other.Source != "") {
 		return defined

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// refusalsPerMinute limits the lines about refused requests in the log: any client can cause
-	// them, at any rate.
+	// refusalsPerMinute limits the lines about refused requests in the log, because any client can
+	// cause any number of these lines.
 	refusalsPerMinute = 60
 	maxLoggedPath     = 200
 )
 
-// refusalLog logs refused requests, one line each, up to refusalsPerMinute. The first line of the
-// next minute has the number of omitted lines.
+// refusalLog logs refused requests, one line each, up to refusalsPerMinute. The first line of a
+// later minute has the number of omitted lines.
 type refusalLog struct {
 	to    *slog.Logger
 	clock clock.PassiveClock
@@ -40,8 +40,9 @@ func (l *refusalLog) log(r *http.Request, no *refusal) {
 	}
 }
 
-// invalid logs a connection whose client has sent no complete, valid request. net/http has already
-// responded with 400 or 431, or has closed the connection after the time limit of a request.
+// invalid logs a connection that has ended after an incomplete or invalid request. net/http has
+// already responded with 400 or 431, or has closed the connection after the time limit of a
+// request.
 func (l *refusalLog) invalid(ctx context.Context, client string) {
 	if to := l.next(); to != nil {
 		to.WarnContext(ctx, "closed a connection, because the client sent an invalid, too large or incomplete request", "client", client)

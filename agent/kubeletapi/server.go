@@ -70,10 +70,10 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return s.serve(ctx, listener, s.observed("readwrite", s.guard(s.Handler(), admit)), encryption)
 }
 
-// RunHealth serves only /healthz, the paths below /healthz, /livez and /readyz, without encryption
-// and authentication, like the kubelet's healthzPort. Otherwise RunHealth is like [Server.Run]. The
-// response to a failed check contains the error of the check, so prefer a listener on a loopback
-// address.
+// RunHealth serves only /livez, /readyz, /healthz and the paths below /healthz. It uses no
+// encryption and no authentication, like the kubelet's healthzPort. Otherwise RunHealth is like
+// [Server.Run]. The response to a failed check contains the error of the check, so prefer a
+// listener on a loopback address.
 func (s *Server) RunHealth(ctx context.Context, listener net.Listener) error {
 	return s.serve(ctx, listener, s.guard(s.handler(onHealthPort), admitPlain(listener.Addr())), nil)
 }
@@ -196,7 +196,7 @@ func onReadOnlyPort(path string) bool {
 	}
 }
 
-// handler returns the handler of the endpoints whose paths are served.
+// handler returns the handler of the endpoints for whose paths served returns true.
 func (s *Server) handler(served func(path string) bool) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range s.endpoints() {

@@ -101,8 +101,8 @@ func (s *Server) signals(ctx context.Context) []api.Signal {
 	return out
 }
 
-// signalOf returns a signal without its thresholds. The time of the signal is nil if the
-// signal was not measured, and the time of the plan if the measurement has no time.
+// signalOf returns a signal without its thresholds. If the signal was not measured, its time is
+// nil. If the measurement has no time, the result has the time of the plan.
 func signalOf(r eviction.Report, planned time.Time) *api.Signal {
 	signal := &api.Signal{Name: string(r.Threshold.Signal), Available: r.Observation.Available, Capacity: r.Observation.Capacity}
 	switch {

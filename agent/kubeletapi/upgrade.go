@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// endGrace is the time for the runtime to end a stream after the agent has observed the end of
-// its container or sandbox. The runtime sends the exit code in this time.
+// endGrace is how long the server waits for the runtime to end a stream after the agent has
+// observed that the container or sandbox has ended. The runtime sends the exit code in this time.
 const endGrace = 2 * time.Second
 
 // stream is a stream of the runtime that a client requests.
@@ -29,8 +29,9 @@ type stream struct {
 }
 
 // connect connects the client with a stream of the runtime. It returns when the client or the
-// runtime has closed the stream, when the request's context is done, or when the container or
-// sandbox has ended. It does not call the runtime for a request without the header Upgrade.
+// runtime has closed the stream, or when the request's context is done. It also returns endGrace
+// after the agent has observed that the container or sandbox has ended. It refuses a request
+// without the header Upgrade and does not call the runtime for it.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request, wanted stream) {
 	if r.Header.Get("Upgrade") == "" {
 		refuse(w, &statusError{code: http.StatusInternalServerError, message: "Upgrade request required"}) // as in the kubelet
@@ -57,7 +58,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, wanted stream) 
 }
 
 // serveStream serves a stream in the protocol that the client requests. Runtimes serve SPDY and old
-// versions of the WebSocket protocol, which serveStream forwards without translation.
+// versions of the WebSocket protocol. serveStream forwards these protocols without translation.
 func (s *Server) serveStream(w *hijacker, r *http.Request, target *url.URL, wanted stream) {
 	var serve func(http.ResponseWriter, *http.Request, *url.URL, streams) error
 	switch {
@@ -78,8 +79,9 @@ func (s *Server) serveStream(w *hijacker, r *http.Request, target *url.URL, want
 	}
 }
 
-// awaitEnd waits until runs returns false after a change of the agent's pods. It calls end after a
-// further endGrace. If ctx is done first, it returns without a call of end.
+// awaitEnd calls runs after each change of the agent's pods. When runs returns false, awaitEnd
+// waits for endGrace and calls end. If ctx is done before that, awaitEnd returns and does not call
+// end.
 func (s *Server) awaitEnd(ctx context.Context, runs func() bool, end func()) {
 	for range s.cfg.Agent.Changes(ctx) {
 		if runs() {
@@ -115,14 +117,14 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, target *url.URL
 }
 
 func (s *Server) logStream(r *http.Request, err error) {
-	s.cfg.Logger.WarnContext(r.Context(), "could not connect a client with the runtime's stream", "path", r.URL.Path, "err", err)
+	s.cfg.Logger.WarnContext(r.Context(), "could not connect a client of exec, attach or port-forward with the runtime", "path", r.URL.Path, "err", err)
 }
 
 // newTransport returns a transport for a single request to the runtime.
 func newTransport() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
 
-// hijacker is a response writer. When ctx is done, it closes the connection if the connection
-// was hijacked, because the server does not close hijacked connections.
+// hijacker is a response writer that closes a hijacked connection when ctx is done. net/http does
+// not close hijacked connections.
 type hijacker struct {
 	http.ResponseWriter
 	ctx  context.Context

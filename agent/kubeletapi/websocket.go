@@ -22,8 +22,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The protocols of streams. Runtimes do not serve v5.channel.k8s.io and the tunnel, so the server
-// translates them to SPDY, as the kubelet does.
+// The protocols of streams. Runtimes do not serve v5.channel.k8s.io, and do not serve SPDY in a
+// WebSocket (a tunnel). So the server translates these two protocols to SPDY, as the kubelet does.
 const (
 	spdyProtocol     = "v4.channel.k8s.io" // of exec and attach over SPDY
 	channelsProtocol = "v5.channel.k8s.io" // of exec and attach over WebSocket
@@ -31,12 +31,12 @@ const (
 )
 
 // The channels of v5.channel.k8s.io. The first byte of a message is the channel. A message that
-// begins with closeChannel closes the channel of its second byte.
+// begins with closeChannel closes the channel in the second byte of the message.
 const (
 	stdinChannel = iota
 	stdoutChannel
 	stderrChannel
-	errorChannel // gets the status of the command at its end
+	errorChannel // gets the status when the command has ended
 	resizeChannel
 	closeChannel = 255
 )
@@ -67,7 +67,8 @@ func tunnelProtocol(r *http.Request) string {
 	return ""
 }
 
-// accept changes the protocol of the client's connection. It responds to the client if it fails.
+// accept changes the protocol of the client's connection to WebSocket. If this fails, accept
+// responds to the client with the error.
 func accept(w http.ResponseWriter, r *http.Request, protocol string) (*websocket.Conn, error) {
 	upgrader := websocket.Upgrader{Subprotocols: []string{protocol}, HandshakeTimeout: handshakeTimeout}
 	conn, err := upgrader.Upgrade(w, r, nil)

@@ -103,8 +103,8 @@ func newZpage(name, kind, version string) zpage {
 
 // zpageVersion returns the API version in which the client wants the JSON of a page, or "" if the
 // client wants text. The JSON needs a media type such as
-// application/json;g=config.k8s.io;v=v1beta1;as=Statusz. zpageVersion sets the content type. If
-// the client accepts neither text nor JSON, it responds with 406 and returns false.
+// application/json;g=config.k8s.io;v=v1beta1;as=Statusz. zpageVersion sets the content type. If the
+// client accepts neither text nor this JSON, zpageVersion responds with 406 and returns false.
 func zpageVersion(w http.ResponseWriter, r *http.Request, kind string) (version string, ok bool) {
 	h := w.Header()
 	h.Set("Content-Type", plainText)

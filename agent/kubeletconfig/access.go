@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Authorization modes. A program must refuse [Webhook], and the authentication by a webhook, if it
-// has no API server.
+// Authorization modes. If a program has no API server, it must refuse [Webhook], and also the
+// authentication by a webhook.
 const (
 	// AlwaysAllow permits all requests of authenticated users.
 	AlwaysAllow = "AlwaysAllow"

@@ -11,9 +11,9 @@
 //     default;
 //   - ignored: the field does not affect safety. The [File] has a note with the reason, which
 //     the program should show when the agent starts;
-//   - refused: Load and Parse return an error if the file sets the field, because the agent
-//     does not have the protection or the function on which the user relies: default
-//     sysctls, or a second endpoint for images.
+//   - refused: Load and Parse return an error if the file sets the field, because the agent does
+//     not have a protection or a function on which the user relies. These are default sysctls, and
+//     a second endpoint for images.
 //
 // All other fields are mistakes. Load and Parse read the whole file, and return all mistakes in
 // one error, each with its line.
@@ -40,9 +40,9 @@
 //
 // # What it guarantees
 //
-//  1. No mistake is ignored: unknown fields, fields that are set twice, values of a wrong
-//     type and values out of range are all reported. If a file has a mistake, Load and Parse
-//     return no settings.
+//  1. Load and Parse report every mistake: unknown fields, fields that are set twice, values of a
+//     wrong type, and values out of range. If a file has a mistake, Load and Parse return no
+//     settings.
 //  2. A field that is not set, or is null, has its default. A field that is 0 or empty also has
 //     its default, if the kubelet treats the value as not set.
 //  3. If Parse reads the output of [Settings.YAML], it returns the same settings.
@@ -66,8 +66,8 @@
 //   - Ours reports the line of each problem, and of each note about a field; the kubelet
 //     reports no lines.
 //   - The kubelet reads a file of any length; ours refuses a file above 1 MiB.
-//   - Ours and the kubelet accept different files. Each uses no field of a file that it
-//     refuses.
+//   - Ours refuses some files that the kubelet accepts, and accepts some files that the kubelet
+//     refuses. If ours or the kubelet refuses a file, it uses no field of the file.
 //   - The kubelet accepts 1e2 as a whole number and yes as true; ours refuses them.
 //   - The kubelet refuses null for some durations; ours treats null as not set for
 //     every field.
@@ -89,19 +89,18 @@
 //   - imageMaximumGCAge may be shorter than imageMinimumGCAge; an image is still never
 //     deleted before imageMinimumGCAge.
 //   - The only supported values of enforceNodeAllocatable are pods and none.
-//   - The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is set to
-//     none; ours accepts cgroupsPerQOS false, which is its default, with any value of
-//     enforceNodeAllocatable, and then sets no cgroup limit for all pods together.
+//   - With cgroupsPerQOS false, which is our default, ours accepts any value of
+//     enforceNodeAllocatable, and sets no cgroup limit for all pods together. The kubelet only
+//     accepts cgroupsPerQOS false if enforceNodeAllocatable is set to none.
 //   - Settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a
 //     cgroupRoot. Otherwise ours refuses them. Ours also refuses podPidsLimit 0.
 //   - The kubelet can run without its server; ours refuses enableServer false, because the
 //     agent's commands send requests to the server.
 //
 // The package does not import k8s.io/kubelet/config/v1beta1, because that package depends on
-// component-base, whose metrics, flags and feature gates register themselves for the whole
-// process. Instead, a test compares this package with the source of the type
-// KubeletConfiguration: this package must know every field, with the same type and the
-// documented default.
+// component-base, whose metrics, flags and feature gates register themselves for the whole process.
+// Instead, a test compares this package with the source of the type KubeletConfiguration. This
+// package must know every field, with the same type and the documented default.
 //
 // # Testing your code with it
 //

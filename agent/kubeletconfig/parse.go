@@ -229,8 +229,8 @@ func (p *reader) header() {
 	}
 }
 
-// derive sets fields whose default depends on other fields, unless the file sets them. It also
-// adds a note if evictionHard disables default thresholds.
+// derive sets fields whose default depends on other fields, unless the file sets them. It also adds
+// the notes about client certificates, cipher suites and disabled default thresholds.
 func (p *reader) derive() {
 	s := &p.settings
 	if _, ok := p.lines["cgroupsPerQOS"]; !ok && s.CgroupRoot != "" {

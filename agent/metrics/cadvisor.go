@@ -32,11 +32,12 @@ type CadvisorSource struct {
 	Node func() *corev1.Node
 }
 
-// Cadvisor returns the handler of the kubelet's page /metrics/cadvisor: the usage and the limits
-// of containers, pods, QoS classes and the machine, with the names and labels of cAdvisor in a
-// kubelet. All figures are read during the request; nothing is read between requests. The metrics
-// are not registered with the registerers of [Config]. If Usage returns an error, the handler
-// serves the figures that Usage returned, sets container_scrape_error to 1 and logs the error.
+// Cadvisor returns the handler of the kubelet's page /metrics/cadvisor, with the usage and the
+// limits of containers, pods, QoS classes and the machine. Names and labels are those of cAdvisor
+// in a kubelet. All figures are read during the request; nothing is read between requests. The
+// metrics are not registered with the registerers of [Config]. If Usage returns an error, the
+// handler serves the figures that Usage returned, sets container_scrape_error to 1 and logs the
+// error.
 func (m *Metrics) Cadvisor(s CadvisorSource) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		families := m.gatherCadvisor(r.Context(), s)
@@ -52,7 +53,7 @@ func (m *Metrics) gatherCadvisor(ctx context.Context, s CadvisorSource) []*dto.M
 	usage, err := s.Usage(ctx, containers)
 	failed := 0.0
 	if err != nil {
-		m.cfg.Logger.WarnContext(ctx, "could not measure some or all of the cgroups", "err", err)
+		m.cfg.Logger.WarnContext(ctx, "could not measure some or all cgroups, their metrics are missing", "err", err)
 		failed = 1
 	}
 	p := cadvisorPage{families: map[string]*dto.MetricFamily{}, series: cgroupSeries(), now: m.cfg.Clock.Now()}

@@ -155,7 +155,7 @@ func TestCadvisor_ServesWhatCouldBeRead(t *testing.T) {
 	require.Contains(t, page, "container_threads{")
 	require.Contains(t, page, "\ncontainer_scrape_error 1\n")
 	require.Contains(t, page, "\nmachine_scrape_error 1\n")
-	require.Contains(t, b.log.String(), "could not measure some or all of the cgroups")
+	require.Contains(t, b.log.String(), "could not measure some or all cgroups, their metrics are missing")
 	require.Contains(t, b.log.String(), "err=broken")
 }
 

@@ -64,10 +64,11 @@
 //     can choose is the exit code.
 //  4. A runtime that hangs delays only /metrics/resource, at most until the client cancels the
 //     request. /metrics/cadvisor costs nothing while no client requests it.
-//  5. If several agents use one Metrics, each value is the sum of the values of the agents, with
-//     two exceptions: kubelet_pleg_last_seen_seconds has the time of the agent whose last relist
-//     is the oldest, and the metrics of a graceful shutdown have the times of the newest
-//     shutdown.
+//  5. If several agents use one Metrics, each value is the sum of the values of the agents.
+//     Exceptions: kubelet_pleg_last_seen_seconds has the time of the agent whose last relist is the
+//     oldest. The metrics of a graceful shutdown have the times of the newest shutdown.
+//     kubelet_cgroup_version, kubelet_imagemanager_ondisk_* and kubelet_orphan_pod_cleaned_volumes*
+//     have the value of only one of the agents.
 //
 // # Goroutines and locking
 //
@@ -90,10 +91,10 @@
 //     reasons of [agent.Config].Admission, are counted as Other.
 //   - kubelet_runtime_operations_errors_total does not count a command that ran and returned
 //     an exit code other than 0, such as a failed exec probe.
-//   - prober_probe_total has a series for each result of a probe from the first run, so that a
+//   - After the first run of a probe, prober_probe_total has a series for each result, so that a
 //     rate includes the first failure. A probe that could not run counts as "unknown"; in the
-//     kubelet it counts as failed. The duration series of a probe is kept when an older pod of
-//     the same name is removed.
+//     kubelet it counts as failed. The duration series of a probe is kept when an older pod of the
+//     same name is removed.
 //   - container_oom_events_total, a metric of cAdvisor, has one series for each container and
 //     not one for each instance. The series has no labels id, image and name, and continues to
 //     count after a restart of the container. The value is 0 for a container without OOM kills.

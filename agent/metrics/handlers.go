@@ -32,4 +32,6 @@ func (m *Metrics) Resource(summary func(context.Context) (*statsapi.Summary, err
 type failures struct{ log *slog.Logger }
 
 // Println implements [promhttp.Logger].
-func (f failures) Println(v ...any) { f.log.Warn("metrics are missing", "err", fmt.Sprint(v...)) }
+func (f failures) Println(v ...any) {
+	f.log.Warn("could not export some metrics", "err", fmt.Sprint(v...))
+}

@@ -24,9 +24,10 @@ func newHTTP(f *maker) httpMetrics {
 	}
 }
 
-// Request counts a request to the HTTP server until done is called. It is the callback Request of
-// kubeletapi.Observer. The argument path must be from a small set, as in that callback, because
-// each path has its own series. A request with an unknown method is counted as "other".
+// Request counts a request to the HTTP server as in flight until the caller calls done. It is the
+// callback Request of kubeletapi.Observer. The argument path must be from a small set, as in that
+// callback, because each path has its own series. A request with an unknown method is counted as
+// "other".
 func (m *Metrics) Request(r *http.Request, path, serverType string) (done func()) {
 	method := r.Method
 	if !slices.Contains([]string{

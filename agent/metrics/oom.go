@@ -43,8 +43,8 @@ func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 	m.killed[v]++
 }
 
-// kills returns the number of kills by victim, including a 0 for each container of pods
-// without a kill. It deletes the counts of victims whose pod is not in pods.
+// kills returns the number of kills by victim. The number is 0 for a container of pods that had no
+// kill. It deletes the counts of victims whose pod is not in pods.
 func (m *Metrics) kills(pods []*podcache.Status) map[victim]uint64 {
 	now := map[victim]uint64{{}: 0}
 	present := make(map[types.UID]bool, len(pods))

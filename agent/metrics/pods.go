@@ -127,7 +127,8 @@ func (m *Metrics) startingUserPod(pod *corev1.Pod) {
 	m.userPods[pod.UID] = true
 }
 
-// createdVolumes counts the image volumes of a container that the runtime has been asked to create.
+// createdVolumes counts the image volumes of a container, if the agent has asked the runtime to
+// create the container.
 func (m *Metrics) createdVolumes(s podrunner.ContainerStart) {
 	if s.ID != "" || s.Pod == nil || !slices.Contains([]string{"", podrunner.CreateContainerError, podrunner.RunContainerError, lifecycle.PostStartHookError}, s.Code) {
 		return

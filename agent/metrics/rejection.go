@@ -2,9 +2,9 @@ package metrics
 
 import "strings"
 
-// rejection returns the value of the label "reason". If the kubelet has the reason, the value
-// is the reason itself. Otherwise the value is a common word, so that an admission handler
-// with its own reasons does not create new series.
+// rejection returns the value of the label "reason". If the kubelet has the reason, the value is
+// the reason itself. Otherwise the value is Other or OutOfExtendedResources, so that an admission
+// handler with its own reasons does not create new series.
 func rejection(reason string) string {
 	switch reason {
 	case "AppArmor", "Evicted", "InitContainerRestartPolicyForbidden", "InvalidNodeInfo", "NodeShutdown",

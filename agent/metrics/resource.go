@@ -25,7 +25,7 @@ func (r *resource) Describe(chan<- *prometheus.Desc) {}
 func (r *resource) Collect(ch chan<- prometheus.Metric) {
 	s, err := r.summary(r.ctx)
 	if err != nil {
-		r.log.WarnContext(r.ctx, "could not measure some or all of the resource usage", "err", err)
+		r.log.WarnContext(r.ctx, "could not measure some or all resource usage, its metrics are missing", "err", err)
 	}
 	broken := 0.0
 	if s == nil {

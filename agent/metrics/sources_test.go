@@ -149,7 +149,7 @@ func TestCollect_UnknownValuesAreMissing(t *testing.T) {
 		"resource_scrape_error 0",
 		"scrape_error 0",
 	}, values(b.resource()))
-	require.Contains(t, b.log.String(), "could not measure some or all of the resource usage")
+	require.Contains(t, b.log.String(), "could not measure some or all resource usage, its metrics are missing")
 
 	b.summary = func(context.Context) (*statsapi.Summary, error) { return nil, errNo }
 	require.Equal(t, []string{"resource_scrape_error 1", "scrape_error 1"}, values(b.resource()))
@@ -189,7 +189,7 @@ func TestResource_DuplicateNamesDoNotBreakThePage(t *testing.T) {
 	page := b.resource()
 	require.InDelta(t, 9, value(t, page, "node_cpu_usage_seconds_total"), 0)
 	require.Len(t, series(page, "pod_cpu_usage_seconds_total"), 1)
-	require.Contains(t, b.log.String(), "metrics are missing")
+	require.Contains(t, b.log.String(), "could not export some metrics")
 }
 
 func TestManyInOneProcess(t *testing.T) {

@@ -76,8 +76,8 @@ func (m *Metrics) startedBefore(c status.Change) bool {
 		})
 }
 
-// createdAt returns when a pod was created: the creation time of its API object or, for a static
-// pod, the time at which the agent received the pod.
+// createdAt returns when a pod was created: the creation time of its API object. For a static pod,
+// it returns the time at which the agent received the pod.
 func (m *Metrics) createdAt(pod *corev1.Pod) time.Time {
 	if at := pod.CreationTimestamp.Time; !at.IsZero() {
 		return at

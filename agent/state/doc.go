@@ -24,8 +24,8 @@
 //     returned, the key has the new value, even after a power failure.
 //  2. A key never refers to a path outside the folder of Files, and the store follows no
 //     symbolic links in the folder. The folder itself may be a symbolic link.
-//  3. Get never returns the remains of an interrupted Put as a value. The next Put or Delete of
-//     the key, or a call of Keys, removes these remains.
+//  3. Get never returns the remains of an interrupted Put as a value. The next Put or Delete of the
+//     key, or a call of Keys for the folder of the key, removes these remains.
 //  4. The folder of Files may also contain files and folders that are not values, such as
 //     volumes. The store does not change them.
 //  5. An error names the key. If the key has no value, the error wraps fs.ErrNotExist.

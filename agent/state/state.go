@@ -51,7 +51,7 @@ func checkKey(key string) error {
 			reason = "it has a character that is not allowed"
 		}
 		if reason != "" {
-			return fmt.Errorf("%q is not a key: %s", key, reason)
+			return fmt.Errorf("invalid key %q: %s", key, reason)
 		}
 	}
 	return nil
@@ -62,11 +62,11 @@ func checkPrefix(prefix string) error {
 	folder, _ := cut(prefix)
 	if folder != "" {
 		if err := checkKey(folder); err != nil {
-			return fmt.Errorf("%q is not the prefix of a key: %w", prefix, err)
+			return fmt.Errorf("%q is not a valid prefix of keys: %w", prefix, err)
 		}
 	}
 	if strings.HasPrefix(prefix, "/") || strings.ContainsFunc(strings.ReplaceAll(prefix, "/", ""), isForbidden) {
-		return fmt.Errorf("%q is not the prefix of a key", prefix)
+		return fmt.Errorf("%q is not a valid prefix of keys", prefix)
 	}
 	return nil
 }

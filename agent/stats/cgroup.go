@@ -37,9 +37,9 @@ func (h hierarchy) file(controller, cgroup, name string) string {
 // has reports whether a cgroup exists.
 func (h hierarchy) has(cgroup string) bool { return exists(h.file("memory", cgroup, "")) }
 
-// findPods returns the cgroup of all pods: the configured cgroup or, if no cgroup is configured,
-// the default name of the kubelet's systemd driver or of its cgroupfs driver. The result is empty
-// if the cgroup does not exist.
+// findPods returns the cgroup of all pods. If no cgroup is configured, findPods tries the default
+// names of the kubelet's systemd driver and of its cgroupfs driver. The result is empty if the
+// cgroup does not exist.
 func (h hierarchy) findPods(configured string) string {
 	candidates := []string{"/kubepods.slice", "/kubepods"}
 	if configured != "" {
@@ -53,10 +53,9 @@ func (h hierarchy) findPods(configured string) string {
 	return ""
 }
 
-// podCgroups returns the possible paths of a pod's cgroup below the cgroup of all pods: the
-// kubelet uses one path for each QoS class. In the names of the systemd driver, dashes separate
-// levels: each name contains the names of its parents, and the dashes of the UID are replaced
-// by underscores.
+// podCgroups returns the possible paths of a pod's cgroup below the cgroup of all pods: the kubelet
+// uses one path for each QoS class. In the names of the systemd driver, dashes separate levels, and
+// each name contains the names of its parents. So underscores replace the dashes of the UID.
 func podCgroups(pods string, uid types.UID) []string {
 	if base, ok := strings.CutSuffix(filepath.Base(pods), ".slice"); ok {
 		name := "-pod" + strings.ReplaceAll(string(uid), "-", "_") + ".slice"

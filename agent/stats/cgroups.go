@@ -18,7 +18,8 @@ import (
 //
 // Cgroups expects the cgroups of pods at the kubelet's paths. In the cgroup of a pod, it expects
 // the names that containerd and CRI-O use for the cgroups of containers. If a pod has no cgroup,
-// it searches the pod's containers in /k8s.io, the parent cgroup that containerd then uses.
+// Cgroups searches for the pod's containers in /k8s.io, the parent cgroup that containerd then
+// uses.
 func (p *Provider) Cgroups(ctx context.Context, containers []Container) (Usage, error) {
 	h, pods := p.node.where()
 	r := usageReader{
@@ -28,7 +29,7 @@ func (p *Provider) Cgroups(ctx context.Context, containers []Container) (Usage, 
 	r.readMounts()
 	r.root(p.filesystems())
 	if len(r.out.Cgroups[0].Figures) == 0 {
-		return r.out, fmt.Errorf("no figures of the root cgroup in %s", h.root)
+		return r.out, fmt.Errorf("could not read any figure of the root cgroup in %s", h.root)
 	}
 	if pods != "" {
 		r.podsAndClasses(pods)
@@ -43,7 +44,7 @@ func (p *Provider) Cgroups(ctx context.Context, containers []Container) (Usage, 
 	return r.out, nil
 }
 
-// byPod returns the containers of each pod, in the order of the first container.
+// byPod returns the containers of each pod. The pods are in the order of their first containers.
 func byPod(containers []Container) (all [][]Container) {
 	at := map[types.UID]int{}
 	for _, c := range containers {
@@ -65,7 +66,8 @@ func (p *Provider) filesystems() []string {
 	return []string{p.node.nodeFS, p.node.imageFS, p.node.writeFS}
 }
 
-// layers has the sizes of writable layers by the ID of the container, and their filesystem.
+// layers has the filesystem of the writable layers, and the size of each layer by the ID of its
+// container.
 type layers struct {
 	fs   FilesystemUsage
 	used map[string]uint64

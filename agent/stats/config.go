@@ -13,14 +13,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Runtime returns the resource usage of containers. It is a literal subset of
-// cri.RuntimeService of k8s.io/cri-api.
+// Runtime returns the resource usage of containers. It has two of the methods of cri.RuntimeService
+// of k8s.io/cri-api.
 type Runtime interface {
 	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
 	ListPodSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error)
 }
 
-// ImageService returns the locations of images and writable layers. It is a literal subset of
+// ImageService returns the locations of images and writable layers. It has one of the methods of
 // cri.ImageManagerService.
 type ImageService interface {
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
@@ -67,7 +67,7 @@ type Config struct {
 	// files. Default 50000.
 	WalkEntries int
 
-	// Stall and StallWindow configure the wake-up by memory pressure: the kernel wakes up Watch
+	// Stall and StallWindow configure the wake-up by memory pressure. The kernel wakes up Watch
 	// when processes have waited for memory for a total of Stall within StallWindow. The kernel
 	// accepts windows of 500 ms to 10 s. Default 150ms in 1s.
 	Stall, StallWindow time.Duration

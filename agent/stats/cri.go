@@ -70,8 +70,8 @@ type cpuSample struct {
 	seen  time.Time
 }
 
-// next returns the sample after s. It returns s if less than cpuInterval has passed since s.
-// If the counter was reset, the rate of the new sample is unknown.
+// next returns the sample for a new value of the counter. If less than cpuInterval has passed since
+// s, it returns s. If the counter was reset, it always returns a new sample, whose rate is unknown.
 func (s cpuSample) next(at time.Time, total uint64) cpuSample {
 	passed := at.Sub(s.at)
 	if !s.at.IsZero() && passed < cpuInterval && total >= s.total {

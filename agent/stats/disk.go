@@ -17,8 +17,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// walkSlice is the maximum number of files of one pod that a refresh examines before it
-// continues with the next pod, so that a pod with millions of files does not delay other pods.
+// walkSlice is the maximum number of files of one pod that a refresh examines before it continues
+// with the next pod. So a pod with millions of files does not delay other pods.
 const walkSlice = 4096
 
 // diskKind is the purpose of a target.
@@ -76,10 +76,10 @@ func localPlugins() []string {
 	}
 }
 
-// diskTargets returns the pod's volumes of the types in localPlugins, the other files and
-// folders in the pod's folder, and those in the log folders. It skips all other volumes, and
-// folders such as volume-subpaths, whose data belongs to a volume. missed are the folders that
-// could not be listed, and err has the causes.
+// diskTargets returns the pod's volumes of the types in localPlugins and the other files and
+// folders in the pod's folder. It also returns the files and folders in the log folders. It skips
+// volumes of all other types. It also skips folders such as volume-subpaths, because their data
+// belongs to a volume. missed are the folders that could not be listed, and err has the causes.
 func diskTargets(pod string, logs []string) (targets []diskTarget, missed []string, err error) {
 	var errs []error
 	list := func(dir string) []fs.DirEntry {
@@ -236,10 +236,10 @@ func usage(v value, at time.Time) eviction.Usage {
 	return eviction.Usage{Value: toInt(v.n), Time: at}
 }
 
-// figures returns the newest figure of each target: the measured figure or, if the target was
-// missed or is not measured yet, the previous figure. The count of a running walk is a lower
-// bound. It replaces the previous figure if it is larger, so that a pod that fills the disk is
-// found before its walk ends.
+// figures returns the newest figure of each target. If the target was missed or is not measured
+// yet, this is the previous figure. The count of a running walk is a lower bound. If the count is
+// larger than the previous figure, figures returns the count. So a pod that fills the disk is found
+// before its walk ends.
 func (w *podWalk) figures(before podDisk, now time.Time) podDisk {
 	var all []diskFigure
 	for _, f := range before.figures {

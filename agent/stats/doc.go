@@ -5,15 +5,14 @@
 // # What it does
 //
 // A [Provider] is an eviction.Stats and an eviction.Waker. [Provider.Node] measures the node's
-// signals from a few files that stay open. A call takes microseconds, so that the caller may
-// call Node twenty times a second. [Provider.Pods] reads the cgroup of each pod, for the
-// selection of a pod to evict. [Provider.Refresh] does the slow work in advance: it finds the
-// filesystems, gets the runtime's statistics, and measures volumes and logs. [Provider.Run]
-// calls Refresh every ten seconds. [Provider.Summary] returns all figures in the types of the
-// kubelet's /stats/summary, for metrics-server and kubectl top. [Provider.Cgroups] returns what
-// cAdvisor measures, for the kubelet's /metrics/cadvisor. [Provider.Watch] calls its wake
-// function when the kernel reports that memory becomes scarce. Formulas and names are those of
-// kubelet 1.36.
+// signals from a few files that stay open. A call takes microseconds, so the caller may call Node
+// twenty times a second. [Provider.Pods] reads the cgroup of each pod, for the selection of a pod
+// to evict. [Provider.Refresh] does the slow work in advance: it finds the filesystems, gets the
+// runtime's statistics, and measures volumes and logs. [Provider.Run] calls Refresh every ten
+// seconds. [Provider.Summary] returns all figures in the types of the kubelet's /stats/summary, for
+// metrics-server and kubectl top. [Provider.Cgroups] returns what cAdvisor measures, for the
+// kubelet's /metrics/cadvisor. [Provider.Watch] calls its wake function when the kernel reports
+// that memory becomes scarce. Formulas and names are those of kubelet 1.36.
 //
 // # What you supply
 //
@@ -44,22 +43,21 @@
 //  4. Node and Pods call no other process, so a runtime that hangs does not delay them. A
 //     runtime that hangs delays a refresh by at most 10 s per call, and only after the refresh
 //     has measured the disks.
-//  5. A refresh examines at most WalkEntries files. It examines at most 4,096 files of a pod
-//     before it continues with the next pod, so that a pod with millions of files does not
-//     block other pods. The count of an unfinished pod is reported as soon as the count exceeds
-//     the previous figure. At most three folders of a pod are open at a time, however deeply
-//     they are nested.
+//  5. A refresh examines at most WalkEntries files. It examines at most 4,096 files of a pod before
+//     it continues with the next pod. So a pod with millions of files does not block other pods.
+//     The count of an unfinished pod is reported as soon as the count exceeds the previous figure.
+//     At most three folders of a pod are open at a time, however deeply they are nested.
 //  6. Even while a pod changes its folders, a refresh reads nothing outside these folders,
 //     counts no filesystem mounted in them, and follows no symbolic link.
-//  7. The removal of a watched cgroup is not mistaken for memory pressure.
+//  7. Watch does not mistake the removal of a watched cgroup for memory pressure.
 //
 // # Goroutines and locking
 //
-// All work runs in the caller's goroutines, with one exception: when the context of Watch is
-// done, a goroutine runs for a moment to wake Watch up, and Watch waits until that goroutine
-// has ended. Watch waits in poll(2), which occupies a thread. New opens no file.
-// [Provider.Close] closes the files that Node keeps open. All methods may be called
-// concurrently. Node has its own lock, which is only held while a few files are read.
+// All work runs in the caller's goroutines, with one exception. When the context of Watch is done,
+// a goroutine runs for a moment to wake Watch up. Watch waits until that goroutine has ended. Watch
+// waits in poll(2), which occupies a thread. New opens no file. [Provider.Close] closes the files
+// that Node keeps open. All methods may be called concurrently. Node has its own lock, which is
+// only held while a few files are read.
 //
 // # Memory
 //
@@ -70,21 +68,21 @@
 // memory is the limit minus the working set, as in the kubelet, because the kernel has no
 // estimate for a cgroup. See [Estimator].
 //
-// CPU and memory of a pod are the figures of the pod's cgroup. If the cgroup does not exist,
-// Summary uses what the runtime reports for the pod's sandbox or, if the runtime reports
-// nothing, the sums of the containers. Pods always uses the sum of the containers in this case.
-// containerd reports nothing for a sandbox without a cgroup, so a pod without a cgroup has no
-// network figures.
+// CPU and memory of a pod are the figures of the pod's cgroup. If a pod has no cgroup, Summary uses
+// what the runtime reports for the pod's sandbox. If the runtime reports nothing for the sandbox,
+// Summary uses the sums of the containers. Pods uses the sum of the containers for each pod without
+// a cgroup. containerd reports nothing for a sandbox without a cgroup, so a pod without a cgroup
+// has no network figures.
 //
 // # Disk
 //
-// A refresh measures the usage of volumes and logs by walking over their files. It counts
-// blocks, as du does, and counts files with several names once. It finds the pods by the
-// folders on the disk. So a new pod is measured before Pods is called with the pod, and an
-// ended pod is measured until its data is removed. A pod is measured again when its figures are
-// a minute old. All pods are measured in the next refresh when the usage of the filesystems has
-// grown by 16 MiB or 1,000 files. So measuring an idle node costs very little, and a pod that
-// fills the disk is found within ten seconds.
+// A refresh measures the usage of volumes and logs by walking over their files. It counts blocks,
+// as du does, and counts files with several names once. It finds the pods by the folders on the
+// disk. So a new pod is measured before Pods is called with the pod, and an ended pod is measured
+// until its data is removed. A refresh measures a pod again when the pod's figures are a minute
+// old. It measures all pods again if the usage of the filesystems has grown by 16 MiB or 1,000
+// files. So measuring an idle node costs very little, and a pod that fills the disk is found within
+// ten seconds.
 //
 // If a folder is a project of ext4 or XFS, a refresh reads the usage from the project's quota
 // and does not walk over the files (Linux 5.14, CAP_SYS_ADMIN). The program that creates the
@@ -113,9 +111,8 @@
 //     In the kubelet, figures of filesystems have the time of the root cgroup's sample.
 //   - If one source of figures fails, the figures of the other sources are still used; the
 //     kubelet then has no figures.
-//   - The layout of filesystems is detected again in each refresh. The process limit of the
-//     cgroup of all pods is used if fewer processes are left until this limit than until the
-//     node's limit.
+//   - The layout of filesystems is detected again in each refresh. For the available processes, the
+//     limit of the cgroup of all pods counts if this limit is closer than the node's limit.
 //   - A filesystem without a limit on inodes has no inode signals.
 //   - Volumes and logs are measured when the filesystem grows, and within a budget. The kubelet
 //     measures them every one to two minutes without a budget. The logs of exited containers
@@ -131,7 +128,6 @@
 //
 // # Testing your code with it
 //
-// Set ProcRoot and CgroupRoot to folders with files in the kernel's format, and Runtime and
-// Images to a fakecri.Node. Everything except statfs and Watch then works on any operating
-// system.
+// Set ProcRoot and CgroupRoot to folders with files in the kernel's format, and Runtime and Images
+// to a fakecri.Node. Everything except disk figures and Watch then works on any operating system.
 package stats

@@ -8,8 +8,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// fsUsage is the usage of a filesystem. The numbers of inodes are unknown if the filesystem
-// does not limit inodes, as btrfs.
+// fsUsage is the usage of a filesystem. The numbers of inodes are unknown if the filesystem does
+// not limit inodes, for example a btrfs.
 type fsUsage struct {
 	available, capacity, used value
 	inodesFree, inodes        value

@@ -110,8 +110,8 @@ func (r *usageReader) filesystem(path string) (FilesystemUsage, bool) {
 	}, true
 }
 
-// interfaces returns the interfaces that a process sees, except those that cAdvisor leaves out:
-// loopback, the host's ends of the pods' veth pairs, and the bridges of Docker and nerdctl.
+// interfaces returns the interfaces that a process sees. Like cAdvisor, it leaves out loopback, the
+// host's ends of the pods' veth pairs, and the bridges of Docker and nerdctl.
 func (r *usageReader) interfaces(process string) (all []InterfaceUsage) {
 	for line := range bytes.Lines(r.procFile(process, "net", "dev")) {
 		left, counters, ok := bytes.Cut(line, []byte(":"))

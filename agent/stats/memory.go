@@ -7,13 +7,13 @@ type Estimator string
 
 // Estimators.
 const (
-	// MemAvailable is the kernel's own estimate, MemAvailable of /proc/meminfo: free memory,
-	// plus the part of caches and slabs that the kernel can reclaim without swapping. The
-	// estimate excludes reserved huge pages and the watermarks of the zones. The free pages on
-	// the per-CPU lists, which the kernel omits, are added: after a large process ends, Linux
-	// 6.7 and later keep up to an eighth of the memory on these lists for a minute. Without
-	// these pages the first eviction would seem to have freed nothing, and a second pod would
-	// be evicted. MemAvailable is the default.
+	// MemAvailable is the kernel's own estimate, MemAvailable of /proc/meminfo: free memory, plus
+	// the part of caches and slabs that the kernel can reclaim without swapping. The estimate
+	// excludes reserved huge pages and the watermarks of the zones. The kernel omits the free pages
+	// on the per-CPU lists, so the provider adds them. After a large process ends, Linux 6.7 and
+	// later keep up to an eighth of the memory on these lists for a minute. Without these pages the
+	// first eviction would seem to have freed nothing, and a second pod would be evicted.
+	// MemAvailable is the default.
 	MemAvailable Estimator = "MemAvailable"
 	// WorkingSet is all memory minus the root cgroup's working set, minus reserved huge pages,
 	// minus the low watermarks. Use WorkingSet to compare a node with a kubelet if

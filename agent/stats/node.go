@@ -94,9 +94,9 @@ func (n *nodeProbe) measure(out []eviction.Observation) (eviction.NodeStats, err
 	return eviction.NodeStats{Observations: out, Layout: n.layout}, errors.Join(n.errs...)
 }
 
-// prepare surveys the node on the first call. As long as the cgroup of all pods or its memory
-// limit is missing, each call searches for them again: the cgroup is created with the first
-// pod, and gets its limit a moment later. Callers hold mu.
+// prepare surveys the node on the first call. As long as the cgroup of all pods or its memory limit
+// is missing, each call searches for them again. The cgroup is created with the first pod, and gets
+// its limit a moment later. Callers hold mu.
 func (n *nodeProbe) prepare() {
 	if !n.surveyed {
 		n.adopt(n.surveyNode(nil, nil))
@@ -143,7 +143,7 @@ func (n *nodeProbe) memory(out []eviction.Observation) []eviction.Observation {
 	}
 	available := n.cfg.Estimator.available(m, root, n.zones())
 	if !available.ok {
-		n.errs = append(n.errs, fmt.Errorf("no estimate %s of available memory in %s", n.cfg.Estimator, n.meminfo.path))
+		n.errs = append(n.errs, fmt.Errorf("could not compute the available memory (estimator %s) from %s", n.cfg.Estimator, n.meminfo.path))
 	}
 	return add(out, eviction.MemoryAvailable, available, m.total, at)
 }
@@ -202,8 +202,8 @@ func (n *nodeProbe) filesystems(out []eviction.Observation) []eviction.Observati
 	return out
 }
 
-// processes measures how many more processes can be started on the node, or in all pods
-// together if the common limit of the pods is closer.
+// processes measures how many more processes can be started on the node. If the common limit of the
+// pods is closer, it measures how many more can be started in all pods together.
 func (n *nodeProbe) processes(out []eviction.Observation) []eviction.Observation {
 	at := n.clock.Now()
 	capacity, available := n.maxTasks, n.maxTasks.minus(parseTasks(n.read(&n.loadavg)))

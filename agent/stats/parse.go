@@ -135,8 +135,9 @@ func parseKey(b []byte, key string) value {
 	return value{}
 }
 
-// parseNumber returns the number in a file that contains one number. The result is unknown if
-// the file shows that there is no limit: by "max" or, in version 1, by a number of at least 2^62.
+// parseNumber returns the number in a file that contains one number. The result is unknown if the
+// file shows that there is no limit. Files show this by "max" or, in version 1, by a number of at
+// least 2^62.
 func parseNumber(b []byte) value {
 	if v := number(b); v.ok && v.n < 1<<62 {
 		return v

@@ -59,8 +59,8 @@ func (n *nodeProbe) where() (hierarchy, string) {
 // a pod started after the last refresh, only its memory and processes are known. Nil pods are
 // skipped. The error is always nil: figures that can't be read are unknown.
 //
-// The next call of Pods reuses the slice of the result, so calls must not overlap. It does not
-// reuse the slices in the elements.
+// The next call of Pods reuses the slice of the result, so the caller must not use the result after
+// that call begins. The call does not reuse the slices in the elements.
 func (p *Provider) Pods(_ context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	p.podsMu.Lock()
 	defer p.podsMu.Unlock()

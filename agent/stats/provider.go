@@ -87,19 +87,19 @@ const callTimeout = 10 * time.Second
 
 // Refreshed is the result of a refresh.
 type Refreshed struct {
-	// Entries is the number of examined files and folders. Quotas is the number of folders that
-	// were not walked over because their usage came from a project quota.
+	// Entries is the number of examined files and folders. Quotas is the number of folders whose
+	// usage came from a project quota, so that no walk was needed.
 	Entries, Quotas int
 	// Pods is the number of pods whose measurement was completed. Waiting is the number of pods
 	// whose measurement a later refresh will start or continue.
 	Pods, Waiting int
 }
 
-// Refresh does the slow measurements: it finds the filesystems, gets the runtime's statistics
-// of containers, and measures volumes and logs, at most WalkEntries files per call. Node, Pods
-// and Summary use the results. Refresh measures every pod with a folder in NodePath or LogPath,
-// so that the figures exist when Pods is first called with the pod. It deletes the figures of
-// pods without a folder.
+// Refresh does the slow measurements: it finds the filesystems, gets the runtime's statistics of
+// containers, and measures volumes and logs. A call examines at most WalkEntries files. Node, Pods
+// and Summary use the results. Refresh measures every pod with a folder in NodePath or LogPath, so
+// that the figures exist when Pods is first called with the pod. It deletes the figures of pods
+// without a folder.
 //
 // Only one refresh runs at a time: a second call waits until the first call has returned, or
 // until the ctx of the second call is done. The error reports what failed. Figures that could

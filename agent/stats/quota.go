@@ -31,7 +31,7 @@ type quotaReader interface {
 type quotas struct {
 	kernel   quotaReader
 	owners   map[project]map[string]types.UID // pod UIDs by folder
-	measured int                              // number of folders measured by usage
+	measured int                              // number of folders whose usage came from a quota
 }
 
 // record records the project of a pod's folder, if the folder has its own project.
@@ -46,8 +46,9 @@ func (q *quotas) record(uid types.UID, dir string) {
 	q.owners[p][dir] = uid
 }
 
-// own returns the project of a folder. It returns false if the folder has no project or is not
-// the top folder of the project, because the quota then also counts files outside the folder.
+// own returns the project of a folder. It returns false if the folder has no project, or if new
+// files in the folder do not inherit the project. It also returns false if the folder is not the
+// top folder of the project, because the quota then also counts files outside the folder.
 func (q *quotas) own(dir string) (project, bool) {
 	p, inherited, err := q.kernel.project(dir)
 	if err != nil || p.id == 0 || !inherited {

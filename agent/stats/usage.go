@@ -40,8 +40,8 @@ type Cgroup struct {
 	// Interfaces has the counters of the network interfaces, for the root cgroup and for
 	// sandboxes. The sandbox of a pod in the host's network has the interfaces of the host.
 	Interfaces []InterfaceUsage
-	// Filesystems has the node's filesystems for the root cgroup, and the writable layer for a
-	// container, as of the last refresh.
+	// Filesystems has the node's filesystems for the root cgroup. For a container, it has the
+	// writable layer, with the layer's size at the last refresh.
 	Filesystems []FilesystemUsage
 }
 
@@ -118,15 +118,15 @@ const (
 	// limit of memory equals the limit of memory and swap together. Runtimes set equal limits on
 	// nodes that count swap.
 	MemoryFailures
-	// MemoryLimit is the limit of the memory, MemorySwapLimit the limit of the swap in version 2
-	// and of memory and swap together in version 1, MemoryReservation the protected memory. They
-	// are 0 without a limit. The limits of the root cgroup are the sizes of memory and swap.
+	// MemoryLimit is the limit of memory. MemorySwapLimit is the limit of swap in version 2, and of
+	// memory and swap together in version 1. MemoryReservation is the protected memory. Each of the
+	// three is 0 without a limit. The limits of the root cgroup are the sizes of memory and swap.
 	MemoryLimit
 	MemorySwapLimit
 	MemoryReservation
-	// OwnPageFaults and OwnMajorPageFaults count page faults without the cgroups below, where
-	// the cgroup version distinguishes them. PageFaults and MajorPageFaults include the cgroups
-	// below.
+	// PageFaults and MajorPageFaults count page faults, including those of the cgroups below. In
+	// version 1, OwnPageFaults and OwnMajorPageFaults only count page faults of the cgroup itself.
+	// In version 2, they equal PageFaults and MajorPageFaults.
 	OwnPageFaults
 	OwnMajorPageFaults
 	PageFaults
@@ -139,9 +139,9 @@ const (
 	Threads
 	ThreadsMax
 
-	// The following figures are the times in which some processes (waiting) or all processes
-	// (stalled) of the cgroup waited for the CPU, for memory, and for block devices. In version
-	// 1, only the root cgroup has them.
+	// The following figures are the times in which processes of the cgroup waited for the CPU, for
+	// memory, and for block devices. Waiting means that some processes waited. Stalled means that
+	// all processes waited. In version 1, only the root cgroup has them.
 	CPUWaiting
 	CPUStalled
 	MemoryWaiting

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// maxPending limits the memory of a walk: the number of remembered folders, and the number
-	// of remembered inodes with several names. The contents of folders beyond this number are
-	// not counted, but the count is high enough to detect the pod.
+	// maxPending limits the memory of a walk: the number of remembered folders, and the number of
+	// remembered inodes with several names. The contents of folders beyond this number are not
+	// counted, but the count is then high enough to detect a pod that fills the disk.
 	maxPending = 1 << 17
 	walkChunk  = 256
 	// stepsPerFile is the number of path components whose opening costs as much as examining
@@ -22,11 +22,11 @@ const (
 	stepsPerFile = 4
 )
 
-// walk counts the disk usage of a folder and everything below, as du does: blocks instead of
-// sizes, files with several names once, and no other mounted filesystems. It can be interrupted
+// walk counts the disk usage of a folder and everything below, as du does. It counts blocks instead
+// of sizes, files with several names once, and no other mounted filesystems. It can be interrupted
 // after any number of files. Although pods write to the folder during the walk, the walk opens
-// nothing outside the folder and follows no symbolic link. At any depth, the walk has two
-// folders open, and for a moment a third folder.
+// nothing outside the folder and follows no symbolic link. At any depth, the walk has two folders
+// open, and for a moment a third folder.
 type walk struct {
 	root    *os.File // nil for a single file
 	dev     uint64
@@ -38,7 +38,7 @@ type walk struct {
 
 	err           error // first error; some files are not counted
 	bytes, inodes uint64
-	shares        float64 // fractions of inodes with several names that linked had no space for
+	shares        float64 // fractions of the inodes with several names for which linked had no space
 	remember      int     // maxPending, except in tests
 }
 

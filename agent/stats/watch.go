@@ -26,9 +26,9 @@ func (t pressureTrigger) unprivileged() pressureTrigger {
 	return pressureTrigger{stall: time.Duration(float64(t.stall) / float64(t.window) * float64(window)), window: window}
 }
 
-// usageLevel returns the memory usage of a cgroup at which a signal reaches its threshold,
-// provided that the reclaimable part of the usage does not change. The result is unknown if
-// the signal has already reached the threshold.
+// usageLevel returns the memory usage of a cgroup at which a signal reaches its threshold. It
+// assumes that the reclaimable part of the usage does not change. The result is unknown if the
+// signal has already reached the threshold.
 func usageLevel(usage, available value, threshold int64) value {
 	left := available.minus(known(uint64(max(threshold, 0))))
 	if !left.ok || left.n == 0 {

@@ -21,8 +21,8 @@ import (
 // is only called on version 1 with UsageEvents, and may be nil.
 //
 // Watch returns nil when ctx is done. It returns an error if no source is available. It also
-// returns an error if the pods' cgroup was removed, which poll reports like pressure; the
-// caller should then call Watch again. Whenever no event has occurred for 10 s, Watch adds the
+// returns an error if the pods' cgroup was removed, because poll reports the removal like pressure.
+// The caller should then call Watch again. Whenever no event has occurred for 10 s, Watch adds the
 // sources that have become available and sets the thresholds of version 1 again.
 func (p *Provider) Watch(ctx context.Context, levels func() []eviction.Level, wake func(reason string)) (err error) {
 	w := &watch{p: p, levels: levels}
@@ -43,7 +43,7 @@ func (p *Provider) Watch(ctx context.Context, levels func() []eviction.Level, wa
 		}
 	}()
 	if err := w.arm(); len(w.sources) == 1 {
-		return fmt.Errorf("watch: nothing to watch: %w", err)
+		return fmt.Errorf("watch: no source of pressure can be watched: %w", err)
 	}
 	w.reportSources()
 	for {

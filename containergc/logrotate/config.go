@@ -65,8 +65,8 @@ type Config struct {
 	// containers are ignored. Owned is not used if Running is set. Default: this agent owns
 	// all containers.
 	Owned func(*runtimeapi.Container) bool
-	// PodLogs is the folder that contains the logs. Files outside of it are never changed,
-	// even if a link in it points to them. Default [DefaultPodLogs].
+	// PodLogs is the folder that contains the logs. Files outside this folder are never changed,
+	// even if a link in the folder points to them. Default [DefaultPodLogs].
 	PodLogs string
 	// CallTimeout limits each call about one container, in real time even with a fake
 	// clock. Default 10s.

@@ -59,9 +59,9 @@
 //     20 s, and so on up to 5 min.
 //   - In the kubelet a failed compression prevents the rotation, so that the log grows
 //     as long as the disk is full; ours rotates the log anyway.
-//   - Two rotations within a second, or after the clock was set back, have different
-//     names in the order of time; in the kubelet one log replaces the other, or the
-//     newest is removed as the oldest.
+//   - The names of rotated files sort in the order of rotation, even after two rotations within a
+//     second or after the clock was set back; in the kubelet one file replaces the other, or the
+//     newest file is removed as the oldest.
 //   - If the runtime reports a failure to reopen a log but has created a new file, the
 //     kubelet replaces the new file with the old file, and lines are lost; ours keeps both
 //     files.
@@ -74,8 +74,8 @@
 //   - If a rotation was interrupted before the runtime reopened the log, ours reopens it
 //     in a later pass; in the kubelet the container writes to the rotated file until that
 //     file is compressed.
-//   - If a crash leaves a rotated file that is the log itself under another name, ours
-//     removes that name; the kubelet compresses the file, and its lines are
+//   - If a crash leaves the name of a rotated file as a second hard link to the log, ours
+//     removes this link; the kubelet compresses the file, and the lines of the log are
 //     duplicated.
 //   - Compressed files are synced to disk before the originals are deleted.
 //   - If the runtime's calls about a container hang, they delay a pass by CallTimeout.

@@ -32,8 +32,8 @@ type rotation struct {
 //     rotation. This step precedes the next steps because it frees space on a full disk.
 //  3. Rotated files are compressed: the runtime does not write to them any more. If the
 //     compression fails, for example because the disk is full, the rotation continues.
-//  4. The log is renamed and the runtime reopens it. If that fails, the log gets its old
-//     name back, unless there is a new file with that name.
+//  4. The log is renamed and the runtime reopens it. If the runtime fails to reopen the log and
+//     has not created a new file, the log gets its old name back.
 func (r rotation) run(ctx context.Context) (to string, err error) {
 	a, err := r.cleanUp()
 	if err != nil {

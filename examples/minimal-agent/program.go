@@ -132,8 +132,8 @@ func (p *program) syncObjects(ctx context.Context) error {
 // periods.
 const stopMargin = time.Minute
 
-// shutdown stops the pods if the settings require it. The agent must be running; shutdown calls
-// stop to end it if the pods take too long.
+// shutdown stops the pods if the settings require it. The agent must be running. If the pods take
+// too long, shutdown calls stop, which ends the agent.
 func (p *program) shutdown(ctx context.Context, stop func()) error {
 	var how podworker.ShutdownConfig // zero: each pod gets its own grace period
 	flag := "--stop-pods"

@@ -129,8 +129,9 @@ func (p *program) problems() (all []kubeletapi.Problem) {
 	return all
 }
 
-// sourcesError returns an error until the agent has read the folder and the URL of manifests once, if
-// they are set. It does not return later failures.
+// Until the agent has read the folder and the URL of manifests once, sourcesError returns the
+// problem of the folder or the URL. Afterwards sourcesError returns nil, even if a later read
+// fails.
 func (p *program) sourcesError() error {
 	if p.health("sources").Err == nil {
 		return nil

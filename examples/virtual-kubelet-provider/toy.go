@@ -67,7 +67,7 @@ func (m *Toy) Start(ctx context.Context, pod *corev1.Pod, c *corev1.Container, r
 	return nil
 }
 
-// ended records the end of a process, unless it is recorded already.
+// ended records the end of a process, if no end is recorded yet.
 func (m *Toy) ended(p *process, code int32) {
 	m.mu.Lock()
 	first := p.Running

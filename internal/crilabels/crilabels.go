@@ -21,8 +21,8 @@ const (
 	// ContainerName is the container's name in the pod's spec.
 	ContainerName = "io.kubernetes.container.name"
 	// Agent is the name of the agent that created the object. The kubelet does not set this
-	// label. A runtime may have other clients, so this module does not change objects
-	// without this label.
+	// label. A runtime may have other clients, so by default an agent changes only objects
+	// with its own name in this label.
 	Agent = "io.kubeparts.agent"
 )
 

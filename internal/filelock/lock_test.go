@@ -19,7 +19,7 @@ func TestLock(t *testing.T) {
 	require.NoError(t, err)
 	if runtime.GOOS != "windows" {
 		_, err = filelock.Lock(file)
-		require.ErrorContains(t, err, "another agent uses it")
+		require.ErrorContains(t, err, "another agent uses this folder")
 	}
 	require.NoError(t, unlock())
 	unlock, err = filelock.Lock(file)

@@ -19,7 +19,7 @@ func Lock(path string) (unlock func() error, err error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another agent uses it (%s: %w)", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("another agent uses this folder (lock file %s: %w)", path, err), f.Close())
 	}
 	return f.Close, nil
 }

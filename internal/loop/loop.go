@@ -1,6 +1,6 @@
-// Package loop implements the loop of the Run methods of this module. The loop runs a pass
-// at once. It runs another pass when the interval after the end of the last pass is over, or
-// after a trigger.
+// Package loop implements the loop of the Run methods of this module. The loop runs the
+// first pass at once. It runs the next pass after a trigger, or when the interval since the
+// end of the last pass is over.
 package loop
 
 import (

@@ -10,19 +10,19 @@ import (
 )
 
 // oPath is O_PATH of open(2). With this flag, open returns a reference to the file, and
-// does not open the file for reading or writing. The package os does not follow a link at
-// the end of the path.
+// does not open the file for reading or writing. With this flag, [os.Root.OpenFile] does
+// not follow a link at the end of the path, and returns a reference to the link.
 const oPath = 0x200000
 
 // maxLinks is the maximum number of links that Place follows for one path, as in the
 // kernel.
 const maxLinks = 40
 
-// Place opens a reference (O_PATH) to the file at a path below root. This has no effect on
-// devices and pipes, and works for sockets. Place follows links, but returns an error if a
-// link leads out of root. The caller can't read the returned file, but can call its Stat,
-// and can mount or open the path that [PathOf] returns. The caller closes the returned
-// file.
+// Place opens a reference (O_PATH) to the file at a path below root. Opening a reference
+// has no effect on devices and pipes, and also works for sockets. Place follows links, but
+// returns an error if a link leads out of root. The caller can't read the returned file,
+// but can call its Stat, and can mount or open the path that [PathOf] returns. The caller
+// closes the returned file.
 func Place(root *os.Root, path string) (*os.File, error) {
 	for range maxLinks {
 		f, err := root.OpenFile(path, oPath, 0)

@@ -60,7 +60,8 @@ func Folder(root *os.Root, path string) (*os.Root, error) {
 const maxExchanges = 100
 
 // step opens a folder in the folder parent. If the folder is replaced between the check and
-// the open, step checks and opens again, so that step detects a link as the replacement.
+// the open, step checks and opens again. So step returns an error if the replacement is a
+// link.
 func step(parent *os.Root, name string) (*os.Root, error) {
 	for range maxExchanges {
 		named, err := parent.Lstat(name)

@@ -64,9 +64,10 @@ type Config struct {
 	// root cgroup.
 	Parent string
 	// Allocatable returns the total resources for all pods. Ensure and
-	// UpdateQoS set them as the limits of the cgroup kubepods: once in each
-	// process, and again when they have created this cgroup again. A resource
-	// that is zero or missing is not limited. Nil: no resource is limited.
+	// UpdateQoS set these amounts as the limits of the cgroup kubepods. They do
+	// so once in each process, and again whenever they have created this cgroup
+	// again. A resource that is zero or missing is not limited. Nil: no
+	// resource is limited.
 	Allocatable func() corev1.ResourceList
 	// Limited is called after each attempt to set the limits from Allocatable.
 	// The argument cgroup is the path of kubepods, and err is nil if the
@@ -101,7 +102,8 @@ func (c Config) Validate() error {
 type Cgroupfs struct {
 	cfg   Config
 	rmdir func(string) error
-	// limited reports whether the limits of the cgroup kubepods were set.
+	// limited reports whether this process has set the limits of the cgroup
+	// kubepods.
 	limited atomic.Bool
 }
 
@@ -119,8 +121,8 @@ func New(cfg Config) (*Cgroupfs, error) {
 	return &Cgroupfs{cfg: cfg, rmdir: os.Remove}, nil
 }
 
-// Ensure implements [Pods]. It also sets the limits of an existing cgroup. It
-// returns an error if the pod's UID is not valid in the name of a directory.
+// Ensure implements [Pods]. If the cgroup exists, Ensure sets its limits again.
+// It returns an error if the pod's UID is not valid in the name of a directory.
 func (c *Cgroupfs) Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (string, error) {
 	if pod == nil {
 		return "", errNoPod
@@ -150,10 +152,10 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quota
 	return c.undo(err, made)
 }
 
-// undo removes the directories in made, which are new, if err is not nil.
-// Otherwise the next attempt would find the cgroups and would not set their
-// limits or shares. It does not remove directories that others have created
-// below the new ones.
+// If err is not nil, undo removes the new directories in made. If these
+// directories remained, the next attempt would find the cgroups, and would not
+// set their limits or shares. undo does not remove a new directory in which
+// another process has created a directory.
 func (c *Cgroupfs) undo(err error, made []string) error {
 	if err == nil {
 		return nil
@@ -207,10 +209,11 @@ func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// UpdateQoS sets the CPU shares of the QoS classes: Burstable gets the shares
-// for the sum of the CPU requests of its pods, and BestEffort gets the minimum.
-// Call UpdateQoS with all running pods whenever the running pods or their
-// requests change. The kubelet also sets these shares every minute.
+// UpdateQoS sets the CPU shares of the cgroups of QoS classes. The cgroup of
+// Burstable gets the shares for the sum of the CPU requests of its pods. The
+// cgroup of BestEffort gets the minimum. Call UpdateQoS with all running pods
+// whenever the running pods or their requests change. The kubelet also sets
+// these shares every minute.
 func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 	tree, err := c.tree()
 	if err == nil {
@@ -381,10 +384,10 @@ func check(uid types.UID) error {
 type tree interface {
 	// roots returns the root directories of the hierarchies.
 	roots() []string
-	// make creates a cgroup and its missing parents: in cgroup v1 in every
-	// hierarchy that has a controller. The result made has the directories of
-	// the cgroup itself that make has created, without those of the parents. It
-	// is valid even if err is not nil.
+	// make creates a cgroup and its missing parents. On cgroup v1 it does so in
+	// every hierarchy that has a controller. The result made contains the new
+	// directories of the cgroup itself, without new directories of its parents.
+	// It is valid even if err is not nil.
 	make(name Name) (made []string, err error)
 	// limit sets all limits of a cgroup.
 	limit(name Name, l Limits) error

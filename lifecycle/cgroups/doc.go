@@ -19,42 +19,43 @@
 // each call of Ensure and Update. Call [Cgroupfs.UpdateQoS] whenever the
 // running pods or their requests change. A Cgroupfs requires a runtime that
 // uses the cgroupfs driver. If the runtime uses the systemd driver, do not use
-// a Cgroupfs: pass [Name.Systemd] of [PodName] to the runtime as the cgroup
-// parent. The runtime and systemd then create the slices, without limits for
-// the pod as a whole.
+// a Cgroupfs. Pass the result of [Name.Systemd] for [PodName] to the runtime as
+// the cgroup parent. The runtime and systemd then create the slices. These
+// slices have no limits for the pod as a whole.
 //
 // # What it guarantees
 //
 //  1. The name of a pod's cgroup depends only on the pod's UID and QoS class.
-//  2. Ensure succeeds only if the cgroup exists in every hierarchy with a
-//     controller and has its limits. If Ensure can't limit a cgroup that it has
-//     created, it removes that cgroup. Ensure removes nothing else.
+//  2. When Ensure has succeeded, the cgroup exists in every hierarchy that has
+//     a controller, and has its limits. If Ensure can't limit a cgroup that it
+//     has created, it removes that cgroup. Ensure removes nothing else.
 //  3. Outside of the configured parent, Cgroupfs changes only the cgroups above
-//     the parent: on cgroup v2 it enables controllers (cgroup.subtree_control),
-//     and on cgroup v1 it fills empty lists of CPUs and memory nodes
-//     (cpuset.cpus, cpuset.mems).
+//     the parent. On cgroup v2 it enables controllers (cgroup.subtree_control).
+//     On cgroup v1 it fills empty lists of CPUs and memory nodes (cpuset.cpus,
+//     cpuset.mems).
 //  4. A UID in a manifest can't select a directory outside of the tree.
 //  5. Remove kills the processes that are left in a pod's cgroup, as the
-//     kubelet does. A process can be left, for example, if the agent was killed
-//     while containerd started a container, because containerd can then lose
-//     track of the process. No other function kills processes.
+//     kubelet does. For example, a process can be left if the agent was killed
+//     while containerd started a container: containerd can then lose track of
+//     the process. No other function kills processes.
 //
 // # Goroutines and locking
 //
 // The package starts no goroutines and has no locks. A Cgroupfs remembers only
 // whether it has set the limits from Config.Allocatable; all other state is in
-// the kernel's tree. Calls for different pods may run concurrently. Calls for
-// the same pod must not run concurrently, and neither must calls of UpdateQoS.
+// the kernel's tree. Calls for different pods may run concurrently. The caller
+// must make calls for the same pod one after the other. The same applies to
+// calls of UpdateQoS.
 //
 // # Differences from the kubelet
 //
 //   - Only the cgroupfs driver is implemented: the systemd driver needs
 //     systemd's bus.
-//   - The CPU weight on cgroup v2 is computed from shares as in runtimes since
-//     runc 1.3, so that the weights of pods and containers are comparable: 1024
-//     shares become a weight of 100.
-//   - Neither memory.min of pods and classes (KEP-2570) nor the reservations
-//     for system processes are set.
+//   - On cgroup v2, the CPU weight is computed from shares as runtimes do since
+//     runc 1.3: 1024 shares become a weight of 100. So the weights of pods and
+//     containers are comparable.
+//   - Not implemented: memory.min of pods and QoS classes (KEP-2570), and the
+//     reservations for system processes.
 //   - The files are written by this package, not by opencontainers/cgroups,
 //     which depends on 12 packages of 8 modules and can't use another directory
 //     in tests.

@@ -18,7 +18,7 @@ import (
 // means no huge pages.
 type Limits struct {
 	// CPUShares determines the part of the CPU time that the cgroup gets if
-	// cgroups compete: 1024 for each requested core.
+	// cgroups compete for CPU time. It is 1024 for each requested core.
 	CPUShares int64
 	// CPUQuotaMicros is the maximum CPU time in each period of CPUPeriodMicros.
 	CPUQuotaMicros, CPUPeriodMicros int64
@@ -33,9 +33,9 @@ type Limits struct {
 
 // PodLimits returns the limits of the pod as a whole, with its overhead. The
 // limits of CPU and memory are the pod-level limits. If a pod-level limit is
-// missing, the sum of the containers' limits is used, provided that every
-// container has a limit. period is the period of CPU quotas; zero means no
-// quota. PodLimits is pure.
+// missing and every container has a limit, the sum of the containers' limits is
+// used. period is the period of CPU quotas; zero means no quota. PodLimits is
+// pure.
 func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
 	l := podlimits.Of(pod, period)
 	return Limits{

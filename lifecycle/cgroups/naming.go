@@ -30,7 +30,8 @@ func QoSName(class corev1.PodQOSClass) Name {
 }
 
 // PodName returns the name of the pod's cgroup. It does not check the pod's
-// UID, which may be any text for a static pod; [Cgroupfs.Ensure] checks it.
+// UID, which may be any text for a static pod. [Cgroupfs.Ensure] checks the
+// UID.
 func PodName(pod *corev1.Pod) Name {
 	return podName(podspec.QOSClass(pod), pod.UID)
 }
@@ -44,8 +45,9 @@ func podName(class corev1.PodQOSClass, uid types.UID) Name {
 func (n Name) Cgroupfs() string { return "/" + strings.Join(n, "/") }
 
 // Systemd returns the name in the form of the systemd driver: a path of slices.
-// The name of each slice begins with the names of all levels above, separated
-// by dashes. A dash in a name becomes an underscore (systemd.slice(5)).
+// The name of each slice begins with the names of all slices above it,
+// separated by dashes. A dash in a name becomes an underscore
+// (systemd.slice(5)).
 func (n Name) Systemd() string {
 	var b, slice strings.Builder
 	for i, part := range n {
@@ -61,11 +63,11 @@ func (n Name) Systemd() string {
 	return b.String()
 }
 
-// UIDOf returns the UID of the pod whose cgroup has base as the last element of
-// its path, in the form of either driver. It returns false if base is not the
-// name of a pod's cgroup. In the form of the systemd driver, UIDOf can't
-// distinguish dashes from underscores, and returns dashes for both, because
-// UIDs contain dashes.
+// UIDOf returns the UID of a pod. The argument base is the last element of the
+// path of the pod's cgroup, in the form of either driver. UIDOf returns false
+// if base is not the name of a pod's cgroup. In the form of the systemd driver,
+// dashes and underscores of a UID look the same. UIDOf returns dashes for both,
+// because UIDs contain dashes.
 func UIDOf(base string) (types.UID, bool) {
 	if slice, ok := strings.CutSuffix(base, ".slice"); ok {
 		i := strings.LastIndex(slice, "-"+podPrefix) // the names of parents may contain -pod too

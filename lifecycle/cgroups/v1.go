@@ -118,8 +118,8 @@ func (h v1) limit(name Name, l Limits) error {
 
 // limitCPU sets the CPU quota and the period of a cgroup. The CPU limit is the
 // quota divided by the period. A longer period is written before the quota, and
-// a shorter period after it, so that the limit is not higher than the old and
-// the new limit between the two writes.
+// a shorter period after the quota. So the limit between the two writes is at
+// most the higher of the old limit and the new limit.
 func limitCPU(dir string, l Limits) error {
 	const quotaFile, periodFile = "cpu.cfs_quota_us", "cpu.cfs_period_us"
 	if l.CPUQuotaMicros <= 0 {

@@ -82,9 +82,9 @@ type Config struct {
 	Credentials []CredentialProvider
 	// Tokens requests service account tokens for Credentials. Optional.
 	Tokens podspec.TokenFunc
-	// Backoff delays the next pull after a failure. Default: the kubelet's,
-	// from 10 s doubling up to 5 min. The caller must not use this Backoff for
-	// anything else.
+	// Backoff delays the next pull after a failure. Default: as in the kubelet,
+	// 10 s, which doubles with each failure up to 5 min. The caller must not
+	// use this Backoff for anything else.
 	Backoff *lifecycle.Backoff
 	// ProgressDeadline is how long one call of PullImage may run without
 	// progress; see Progress. Default [DefaultProgressDeadline].
@@ -185,7 +185,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("field MaxParallelPulls: %d is negative", c.MaxParallelPulls))
 	}
 	if !(c.QPS >= 0) { // also rejects NaN
-		errs = append(errs, fmt.Errorf("field QPS: %v is not zero or a positive number", c.QPS))
+		errs = append(errs, fmt.Errorf("field QPS: %v must be zero or positive", c.QPS))
 	}
 	if c.Burst < 0 {
 		errs = append(errs, fmt.Errorf("field Burst: %d is negative", c.Burst))

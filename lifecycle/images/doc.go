@@ -6,10 +6,10 @@
 //
 // [Manager.Ensure] decides by the pull policy whether to pull an image, and by
 // [Policy.Verify] whether the pod may use a present image. Before a pull,
-// Ensure reads the pod's pull secrets and calls each [CredentialProvider]. It
-// then waits until the limits on pulls allow the pull. Ensure returns the image
-// with a lease that protects the image from garbage collection. A [Keyring]
-// makes no calls and can be used without a Manager.
+// Ensure reads the pod's pull secrets and calls each [CredentialProvider].
+// Ensure then waits until the limits on pulls allow the pull. Ensure returns
+// the image with a lease that protects the image from garbage collection. A
+// [Keyring] makes no calls and can be used without a Manager.
 //
 // # What you supply
 //
@@ -37,13 +37,14 @@
 //     first: the longest location (registry host and path) first, and
 //     credentials for the same location in the order of the pod's Secrets. The
 //     credentials of providers follow, in the order of the providers. If there
-//     are credentials for an image, it is never pulled without credentials.
+//     are credentials for an image, the Manager never pulls the image
+//     anonymously.
 //  5. If an image was pulled only with credentials that a pod does not have,
-//     Ensure pulls the image again with the pod's own credentials, or fails if
-//     the pull policy is Never. [Policy.Verify] can exclude images from this
-//     verification (KEP-2535). If a crash interrupted the pull of an image, or
-//     if the result of the pull is unknown, the image does not count as
-//     preloaded.
+//     Ensure pulls the image again with the pod's own credentials. If the pull
+//     policy is Never, Ensure fails instead. [Policy.Verify] can exclude images
+//     from this verification (KEP-2535). If a crash interrupted the pull of an
+//     image, or if the result of the pull is unknown, the image does not count
+//     as preloaded.
 //  6. After a failed pull, a back-off delays the next pull. If several
 //     containers of a pod waited for the same failed pull, it counts as one
 //     failure.
@@ -52,9 +53,9 @@
 // # Goroutines and locking
 //
 // A pull has two goroutines; the second goroutine watches the progress of the
-// pull. Both end before the last call of Ensure that waits for the pull
-// returns. The Manager holds no lock while it calls the runtime, the event
-// recorder or the observer.
+// pull. Both goroutines end before the last waiting call of Ensure returns. The
+// Manager holds no lock while it calls the runtime, the event recorder or the
+// observer.
 //
 // # Differences from the kubelet
 //
@@ -77,13 +78,13 @@
 //   - The kubelet reads a pod's pull secrets in every sync, and records an
 //     event about missing secrets each time; this package reads them when an
 //     image needs a pull or a check.
-//   - Identity and registry tokens of a configuration are used.
+//   - The Manager uses the identity and registry tokens in pull secrets.
 //   - The size of a pulled image comes from the call of ImageStatus after the
 //     pull. If that call fails, the reason is ImageInspectError.
 //   - A [CredentialProvider] is code, not a program. Its credentials are
 //     recorded in the same way as the credentials of the kubelet's plugins: for
 //     all pods of the node, or for the pod's service account if the provider
-//     requested a token of it.
+//     requested a token of this account.
 //
 // # Testing your code with it
 //

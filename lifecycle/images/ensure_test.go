@@ -288,7 +288,7 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	})
 	require.EqualError(t, err, `images: invalid config: field Images is required
 field MaxParallelPulls: -1 is negative
-field QPS: NaN is not zero or a positive number
+field QPS: NaN must be zero or positive
 field Burst: -1 is negative
 field ProgressDeadline: -1ns is negative
 field LeaseTTL: -1ns is negative

@@ -69,8 +69,8 @@ func (e *Error) Error() string { return e.Reason + ": " + e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// runtimeText returns the text of the runtime's error, from which Message may
-// differ.
+// runtimeText returns the text of the runtime's error. Message may have another
+// text.
 func (e *Error) runtimeText() string {
 	if e.Reason == RegistryUnavailable || e.Reason == SignatureValidationFailed {
 		return e.Err.Error()

@@ -32,8 +32,8 @@ type Request struct {
 	// Image is the reference as in the spec.
 	Image string
 	// PullPolicy determines when the image is pulled. Empty means the API
-	// server's default: Always if the image has the tag latest or has neither
-	// tag nor digest, otherwise IfNotPresent.
+	// server's default: Always if the image has the tag latest, or has no tag
+	// and no digest; otherwise IfNotPresent.
 	PullPolicy corev1.PullPolicy
 	// Sandbox is passed to the runtime, and may be nil.
 	Sandbox *runtimeapi.PodSandboxConfig
@@ -56,8 +56,8 @@ type Result struct {
 }
 
 // Manager pulls missing images for pods that may use them. Create it with
-// [New]; all methods are safe for concurrent use. It starts goroutines only
-// during [Manager.Ensure].
+// [New]; all methods are safe for concurrent use. A Manager starts goroutines
+// only during [Manager.Ensure].
 type Manager struct {
 	cfg     Config
 	slots   chan struct{} // nil: no limit
@@ -286,9 +286,9 @@ func (m *Manager) presentMessage(w *wanted) string {
 	return message
 }
 
-// neverPullError returns the error for an image that must not be pulled, and
-// that is missing or that the pod has no access to. Both cases have the same
-// message, which therefore does not reveal whether the image is present.
+// neverPullError returns the error for an image with the pull policy Never. The
+// image is missing, or the pod has no access to it. Both cases have the same
+// message, so that the message does not reveal whether the image is present.
 func (m *Manager) neverPullError(w *wanted) error {
 	message := fmt.Sprintf("Container image %q is not present with pull policy of Never", w.Image)
 	m.event(w.Request, corev1.EventTypeWarning, ErrImageNeverPull, message)

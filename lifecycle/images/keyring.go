@@ -26,8 +26,8 @@ type Keyring struct {
 }
 
 // NewKeyring parses the credentials of Secrets of the types
-// kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; it ignores
-// Secrets of other types, like the kubelet, and nil. The error names every
+// kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg. Like the kubelet,
+// it ignores Secrets of other types. It also ignores nil. The error names every
 // malformed Secret and does not contain the contents of a Secret.
 func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 	k := &Keyring{byPlace: map[string][]Credential{}}
@@ -202,7 +202,7 @@ func complete(entries map[string]entry) error {
 		if err != nil || !found {
 			// Do not name the location: it may itself contain user and
 			// password.
-			return fmt.Errorf("entry %d (sorted by location): the auth field is not user:password in base64", i+1)
+			return fmt.Errorf("entry %d in the order of registry names: the auth field is not user:password in base64", i+1)
 		}
 		e.Username, e.Password, e.Auth = user, password, ""
 		entries[location] = e

@@ -85,8 +85,8 @@ func TestFormsOfSecrets(t *testing.T) {
 		{name: "the old form", old: true, data: `{"r.io":{"username":"me","password":"pass"}}`, user: "me", pass: "pass"},
 		{name: "not JSON", data: `{"auths": secret}`, err: "secret default/key: invalid JSON at byte 11"},
 		{name: "a number for a password", data: `{"auths":{"r.io":{"password":12345678}}}`, err: "secret default/key: invalid type of a value before byte 37"},
-		{name: "not base64", data: `{"auths":{"r.io":{"auth":"s3cret!"}}}`, err: "secret default/key: entry 1 (sorted by location): the auth field is not user:password in base64"},
-		{name: "base64 of something else", data: `{"auths":{"r.io":{"auth":"czNjcmV0"}}}`, err: "secret default/key: entry 1 (sorted by location): the auth field is not user:password in base64"},
+		{name: "not base64", data: `{"auths":{"r.io":{"auth":"s3cret!"}}}`, err: "secret default/key: entry 1 in the order of registry names: the auth field is not user:password in base64"},
+		{name: "base64 of something else", data: `{"auths":{"r.io":{"auth":"czNjcmV0"}}}`, err: "secret default/key: entry 1 in the order of registry names: the auth field is not user:password in base64"},
 		{name: "the old form, spoiled", old: true, data: `[]`, err: "secret default/key: invalid type of a value before byte 1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

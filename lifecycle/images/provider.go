@@ -20,9 +20,11 @@ import (
 
 // CredentialProvider returns credentials for images that the pod's
 // imagePullSecrets may not cover, such as images in the registry of a cloud
-// provider. The Manager may call it concurrently for several pods. It calls it
-// before each pull and before each use of an image that must be verified, so a
-// CredentialProvider must cache expensive results.
+// provider. The Manager may call a provider concurrently for several pods. It
+// calls each provider before each pull. It also calls each provider before a
+// pod uses an image that must be verified, if the record of the image's pull
+// and the pod's Secrets give no access. So a CredentialProvider must cache
+// expensive results.
 type CredentialProvider interface {
 	// Name returns the provider's name for messages and logs.
 	Name() string

@@ -102,9 +102,9 @@ func allowlisted(list []string, repository string) bool {
 }
 
 // A record identifies the credentials with which an image was pulled. It
-// contains references and hashes, and no secrets. It stores them by repository,
-// because the same image may be private in one repository and public in
-// another. The format of a record is the format of the kubelet's
+// contains references and hashes, and no secrets. The credentials are stored by
+// repository, because the same image may be private in one repository and
+// public in another. The format of a record is the format of the kubelet's
 // ImagePulledRecord.
 type record struct {
 	Kind        string            `json:"kind"`
@@ -159,10 +159,12 @@ func (a access) with(c Credential) access {
 	return access{Secrets: kept, Accounts: a.Accounts}
 }
 
-// Store stores values by key. Get of an unknown key returns an error that is
-// fs.ErrNotExist, Put replaces a value atomically, Delete of an unknown key
-// returns nil, and Keys returns the keys that begin with prefix. Package
-// agent/state has two implementations.
+// Store stores values by key. Package agent/state has two implementations.
+//
+//   - Get of an unknown key returns an error that is fs.ErrNotExist.
+//   - Put replaces a value atomically.
+//   - Delete of an unknown key returns nil.
+//   - Keys returns the keys that begin with prefix.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
@@ -187,8 +189,8 @@ type records struct {
 	changed        func(intents, pulled int) // see Observer.RecordsChanged; may be nil
 }
 
-// pruneGrace is how long a new record is kept even if its image is not in the
-// list of present images, because that list may be older than the pull.
+// pruneGrace is how long prune keeps a new record whose image is not in the
+// list of present images. This list may be older than the pull.
 const pruneGrace = 10 * time.Minute
 
 // The keys are the paths that the kubelet uses for its records.
@@ -217,8 +219,8 @@ func (r *records) report(ctx context.Context) {
 	}
 }
 
-// known reports whether a record of the image exists, or an intent for one of
-// the image's names: this Manager has pulled the image, or may have pulled it.
+// known reports whether this Manager has pulled the image, or may have pulled
+// it: a record of the image exists, or an intent for one of the image's names.
 func (r *records) known(ctx context.Context, id string, names []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,8 +281,8 @@ func (r *records) failed(ctx context.Context, image string) error {
 	return r.end(ctx, image)
 }
 
-// end deletes a pull's intent, unless another pull of the image is running or
-// the result of a pull is unknown.
+// end deletes a pull's intent. It keeps the intent if another pull of the image
+// is running, or if the result of a pull is unknown.
 func (r *records) end(ctx context.Context, image string) error {
 	if r.intents[image]--; r.intents[image] > 0 {
 		return nil

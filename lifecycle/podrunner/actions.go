@@ -14,24 +14,25 @@ import (
 // Actions are the steps that a pod needs, in the order of the fields, with
 // their reasons. The zero value means that nothing needs to be done.
 type Actions struct {
-	// StopPod is why every container and sandbox of the pod is stopped first.
-	// It is empty if the pod is not stopped.
+	// StopPod is the reason why every container and sandbox of the pod is
+	// stopped before all other actions. It is empty if the pod is not stopped.
 	StopPod Reason
 	// Kill are the containers to stop while the pod keeps running.
 	Kill []Kill
 	// RestartAll is set if all containers are removed so that the pod starts
 	// again in its sandbox. Kill and Remove must then be carried out in order,
 	// up to the first error. The last entry of Remove is the container that
-	// requested the restart. It must be removed last, because it identifies an
-	// unfinished restart.
+	// requested the restart. This container must be removed last: as long as it
+	// exists, a restarted agent recognizes the unfinished restart.
 	RestartAll *RestartAll
 	// Restarting is true until a restart of all containers is complete. The
 	// caller passes it to the next plan as [Input].Restarting, because the
 	// container that requested the restart may be removed from the runtime at
 	// any time.
 	Restarting bool
-	// Remove are the dead containers and sandboxes that are not needed any
-	// more, and the containers in Kill that must be removed.
+	// Remove contains the dead containers and sandboxes that are not needed any
+	// more. It also contains the containers in Kill that must be removed after
+	// they are stopped.
 	Remove []Remove
 	// Pin are the changes of CPUs and memory nodes of running containers.
 	Pin []Pin
@@ -39,19 +40,20 @@ type Actions struct {
 	// changed in this order, so that the limits of the pod are never lower than
 	// the sum of its containers' limits.
 	Update []Resize
-	// NoUpdate is why a needed change of resources is not made.
+	// NoUpdate is the reason why Update does not contain a change of resources
+	// that the spec requires.
 	NoUpdate Reason
-	// CreateSandbox is why a new sandbox is created, with the attempt
-	// SandboxAttempt. It is empty if no sandbox is created.
+	// CreateSandbox is the reason why a new sandbox is created. It is empty if
+	// no sandbox is created. SandboxAttempt is the attempt of the new sandbox.
 	CreateSandbox  Reason
 	SandboxAttempt uint32
 	// Start are the containers to start, in this order.
 	Start []Start
-	// Waiting holds, for each container that should run but is not started now,
-	// the reason as shown in the pod's status.
+	// Waiting holds the containers that should run but are not started now,
+	// with the reason that the pod's status shows.
 	Waiting map[string]corev1.ContainerStateWaiting
-	// RetryAt is when the first back-off of a container or sandbox ends. It is
-	// zero if no container or sandbox backs off.
+	// RetryAt is the earliest time at which a back-off of a container or
+	// sandbox ends. It is zero if no container or sandbox backs off.
 	RetryAt time.Time
 }
 
@@ -104,9 +106,9 @@ func kindOf(c *corev1.Container, init bool) ContainerKind {
 	}
 }
 
-// Cause classifies why a container is stopped. How the Runner stops the
-// container depends on the cause: for example, a failed probe may have its own
-// grace period.
+// Cause classifies why a container is stopped. The Runner stops the container
+// in a way that depends on the cause. For example, a failed probe may have its
+// own grace period.
 type Cause uint8
 
 // Causes of a [Kill].

@@ -54,19 +54,19 @@ func (p *planner) leftovers() {
 		used[p.Status.SandboxOf[s.GetId()]] = true
 	}
 	for i, s := range p.Status.Sandboxes {
-		// If an old sandbox is ready, this plan has StopPod set, which stops
-		// the sandbox. The next plan removes it.
+		// If an old sandbox is ready, this plan sets StopPod, so the Runner
+		// stops the sandbox. The next plan removes the sandbox.
 		if i > 0 && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY && !used[s.GetId()] {
 			p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: s.GetMetadata().GetName(), Sandbox: true, Reason: "a newer sandbox replaced this sandbox"})
 		}
 	}
 }
 
-// keepCount returns how many instances of a container are not removed, and the
-// reason for the removal of all older instances. The count is two: the newest
-// instance, and its predecessor, which the status shows as the last state. If
-// the plan creates a new instance, the count is one. If the container is not in
-// the spec, the count is zero.
+// keepCount returns how many of the newest instances of a container remain, and
+// the reason why older instances are removed. Usually two remain: the newest
+// instance, and the instance before it, which the status shows as the last
+// state. If the plan creates a new instance, one existing instance remains. If
+// the container is not in the spec, no instance remains.
 func (p *planner) keepCount(name string) (n int, reason Reason) {
 	switch {
 	case !p.inSpec(name):

@@ -50,10 +50,10 @@ type Volumes interface {
 	// Unsupported returns an error that names every unsupported volume, or nil.
 	Unsupported(pod *corev1.Pod) error
 	// Mount mounts the volumes that the pod's containers use, except image
-	// volumes. It returns, by volume name, the paths of the volumes on the
-	// node, and the volumes that are read-only even if a container requests
-	// write access. If the contents of a mounted volume can't be updated, Mount
-	// does not return an error; Refresh does.
+	// volumes. paths are the paths of the volumes on the node, by volume name.
+	// readOnly contains the names of the volumes that are read-only even if a
+	// container requests write access. If the contents of a mounted volume
+	// can't be updated, Mount does not return an error; Refresh does.
 	Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, readOnly map[string]bool, err error)
 	// Refresh updates the contents of the pod's mounted volumes.
 	Refresh(ctx context.Context, pod *corev1.Pod) error
@@ -135,18 +135,23 @@ type Config struct {
 	// do not change.
 	Resizer Resizer
 	// Resized is called after the Resizer has changed a pod. The runtime's
-	// lists do not show changes of resources, so a cache of statuses must then
-	// inspect the pod again, for example with RequestReinspect of
+	// lists do not show changes of resources. A cache of statuses must
+	// therefore inspect the pod again, for example with RequestReinspect of
 	// pleg.Generator. Resized must not block. Optional.
 	Resized func(types.UID)
 	// Inject returns what a container gets in addition to its spec.
-	// resources.Combine makes an Inject function from allocators. The Runner
-	// calls Inject before it creates an instance of a container. If Inject
-	// returns an error, the container waits with the reason
-	// CreateContainerConfigError. The Runner also calls Inject in each sync for
-	// each running container. If Inject then returns CPUs or memory nodes that
-	// differ from the container's last known values, the Runner assigns them to
-	// the container. If Inject returns an error, the Runner changes nothing.
+	// resources.Combine makes an Inject function from allocators.
+	//
+	// The Runner calls Inject before it creates an instance of a container. If
+	// Inject returns an error, the container waits with the reason
+	// CreateContainerConfigError.
+	//
+	// The Runner also calls Inject in each sync for each running container. If
+	// Inject then returns CPUs or memory nodes that differ from the container's
+	// last known values, the Runner assigns the returned values to the
+	// container. If Inject returns an error, the Runner does not change the
+	// running container.
+	//
 	// Inject needs a Resizer. If Inject is set, pods may request extended
 	// resources that are in [Facts].Allocatable. Nil: containers get only what
 	// is in their spec.
@@ -163,23 +168,25 @@ type Config struct {
 	// ParallelStarts is the maximum number of pods that start in the runtime at
 	// the same time. The start of a pod lasts from the creation of its sandbox
 	// to the start of its last container. Other pods wait in order of arrival.
-	// After one second, a start no longer counts, and the next pod may start.
-	// So the limit reduces the competition for processors, but a slow network
-	// or registry does not block other pods. Default: three for each processor.
-	// A higher number is useful if the runtime is on another machine.
+	// A start counts for at most one second; then the next pod may start. So
+	// the limit reduces the competition for processors, but a slow network or
+	// registry does not block other pods. Default: three for each processor. A
+	// higher number is useful if the runtime is on another machine.
 	ParallelStarts int
 	// Exited returns a channel that is closed when the container with the given
-	// ID has ended. The Runner then cancels the hooks of the container. If
-	// Exited or the channel is nil, the end of the container does not cancel
-	// its hooks.
+	// ID has ended. When the channel is closed, the Runner cancels the hooks of
+	// the container. If Exited or the channel is nil, the end of the container
+	// does not cancel its hooks.
 	Exited func(id string) <-chan struct{}
 	// LogRoot is the directory of container logs, with one directory for each
 	// pod, as in the kubelet's /var/log/pods. It is created if it is missing.
 	// LogRoot may be a symbolic link, but links inside the directory are not
-	// followed out of it. LogRoot is an absolute path, or empty. If it is
-	// empty, containers have no logs, the runtime discards their output,
-	// FallbackToLogsOnError finds no termination message, and the restart count
-	// of a container that is no longer in the runtime starts at zero.
+	// followed out of it. LogRoot is an absolute path, or empty. If LogRoot is
+	// empty:
+	//   - Containers have no logs, and the runtime discards their output.
+	//   - FallbackToLogsOnError finds no termination message.
+	//   - The restart count of a container that is no longer in the runtime
+	//     starts at zero.
 	LogRoot string
 	// ContainerLogs is the directory with a link to the log of each container,
 	// as in the kubelet's /var/log/containers, which log shippers read. It is
@@ -198,13 +205,17 @@ type Config struct {
 	// It is an absolute path, or empty. If it is empty, these profiles are not
 	// supported.
 	SeccompRoot string
-	// State stores records of pods. The key "pods/<UID>/ending" has the
-	// deadline of a terminating pod, the key "pods/<UID>/resources" has the
-	// resources that were enforced last, and the key
-	// "pods/<UID>/replaced-sandbox" has the sandbox that [Runner.Restart]
-	// replaces. [Runner.Leftovers] does not read State: it finds a pod that
-	// only has records if State stores them as files below RootDir. Nil: the
-	// records are only in memory and are lost when the agent ends.
+	// State stores records of pods:
+	//   - pods/<UID>/ending: the deadline of a terminating pod, and the
+	//     containers whose preStop hook has ended
+	//   - pods/<UID>/resources: the resources that were enforced last
+	//   - pods/<UID>/replaced-sandbox: the sandbox that [Runner.Restart]
+	//     replaces
+	//
+	// [Runner.Leftovers] does not read State. A pod may have left only records.
+	// Leftovers finds such a pod if State stores the records as files below
+	// RootDir, but does not find it otherwise. Nil: the records are only in
+	// memory and are lost when the agent ends.
 	State Store
 	// Agent is the name of the agent. All sandboxes and containers that this
 	// Runner creates have this name as the label io.kubeparts.agent. Required.

@@ -23,8 +23,8 @@ type Instance struct {
 	// Attempt is the restart count.
 	Attempt uint32
 	// Image is the image as the runtime reports it. ContainerConfig uses the
-	// image's ID and, if the spec sets no user, the image's user. Nil means an
-	// image without an ID that runs as root.
+	// image's ID and, if the spec sets no user, the image's user. If Image is
+	// nil, ContainerConfig assumes an image without an ID that runs as root.
 	Image *runtimeapi.Image
 	// PodIPs are the addresses of the sandbox, the primary address first.
 	PodIPs []string
@@ -41,9 +41,9 @@ type Instance struct {
 	// file system, by volume name.
 	BlockDevices map[string]string
 	// SubPath prepares a part of a volume for mounting, and returns the path of
-	// this part on the node. A pod must not be able to put a link that leads
-	// out of the volume into this path. [SubPaths.Prepare] implements SubPath.
-	// Nil: a mount with a subPath is an error.
+	// this part on the node. The path must lead to a place inside the volume,
+	// even if the pod puts links into the volume. [SubPaths.Prepare] implements
+	// SubPath. Nil: a mount with a subPath is an error.
 	SubPath func(SubPathMount) (hostPath string, err error)
 	// EtcHosts is the pod's hosts file on the node (see [EtcHosts]). Empty: the
 	// container has the hosts file of the image or of the runtime.

@@ -40,9 +40,9 @@ const (
 	maxResolvConf  = 10 << 20
 )
 
-// DNSConfigForming is the reason of the event about omitted entries of a pod's
-// resolv.conf. MissingClusterDNS is the reason of the event about a cluster DNS
-// that is not configured.
+// DNSConfigForming is the reason of the event that reports omitted entries of a
+// pod's resolv.conf. MissingClusterDNS is the reason of the event that reports
+// that no cluster DNS is configured.
 const (
 	DNSConfigForming  = "DNSConfigForming"
 	MissingClusterDNS = "MissingClusterDNS"
@@ -139,8 +139,9 @@ func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	return config, append(warnings, limitDNS(config)...)
 }
 
-// checkDNS returns an error if the node's resolv.conf can't be read, or if
-// dnsConfig would have to be added to an unknown resolv.conf.
+// checkDNS returns an error if the node's resolv.conf can't be read. It also
+// returns an error if the pod has a dnsConfig that would have to be added to an
+// unknown resolv.conf.
 func checkDNS(pod *corev1.Pod, node Node) error {
 	if err := node.DNS.HostErr; err != nil {
 		return err

@@ -44,9 +44,9 @@ func FieldValue(ref *corev1.ObjectFieldSelector, pod *corev1.Pod, podIPs []strin
 // ResourceValue returns the value of a downward-API reference to requests or
 // limits of the container that ref names, or of c if ref names no container. A
 // missing limit of CPU, memory or ephemeral storage defaults to the pod-level
-// limit or, if that is missing too, to the node's allocatable amount. A missing
-// limit of huge pages is zero. Values are in units of the divisor, rounded up.
-// ResourceValue is pure.
+// limit. If the pod-level limit is missing too, it defaults to the node's
+// allocatable amount. A missing limit of huge pages is zero. Values are in
+// units of the divisor, rounded up. ResourceValue is pure.
 func ResourceValue(ref *corev1.ResourceFieldSelector, pod *corev1.Pod, c *corev1.Container, allocatable corev1.ResourceList) (string, error) {
 	if ref.ContainerName != "" {
 		if c = podspec.Container(&pod.Spec, ref.ContainerName); c == nil {
@@ -56,8 +56,9 @@ func ResourceValue(ref *corev1.ResourceFieldSelector, pod *corev1.Pod, c *corev1
 	return podspec.ResourceField(ref, c, defaultLimits(pod, allocatable))
 }
 
-// defaultLimits returns the limits of a container that has no limits of its own: the pod-level
-// limits, and the node's allocatable amounts of the other resources.
+// defaultLimits returns the limits of a container that has no limits of its own. These are the
+// pod-level limits. A resource without a pod-level limit has the node's allocatable amount as its
+// limit.
 func defaultLimits(pod *corev1.Pod, allocatable corev1.ResourceList) corev1.ResourceList {
 	if pod.Spec.Resources == nil {
 		return allocatable

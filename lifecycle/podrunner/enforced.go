@@ -69,9 +69,9 @@ func (r *Runner) Enforced(ctx context.Context, uid types.UID) map[string]corev1.
 	return e.Containers
 }
 
-// enforced returns a copy of the pod's record, and reports whether it was in
-// memory. It does not store the record in memory, because [Runner.Forget] may
-// have been called for the pod.
+// enforced returns a copy of the pod's record, and reports whether the record
+// was in memory. If enforced reads the record from State, it does not store the
+// record in memory, because [Runner.Forget] may have been called for the pod.
 func (r *Runner) enforced(ctx context.Context, uid types.UID) (e enforcement, kept bool) {
 	r.mu.Lock()
 	e, kept = r.enforcements[uid]
@@ -79,7 +79,7 @@ func (r *Runner) enforced(ctx context.Context, uid types.UID) (e enforcement, ke
 	if !kept {
 		var err error
 		if e, err = r.readEnforced(ctx, uid); err != nil {
-			r.cfg.Logger.ErrorContext(ctx, "could not read the enforced resources of a pod, will use the runtime's status instead", "podUID", uid, "err", err)
+			r.cfg.Logger.ErrorContext(ctx, "could not read the stored resources of a pod, will use the runtime's status instead", "podUID", uid, "err", err)
 		}
 	}
 	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}, kept
@@ -126,8 +126,8 @@ func (r *Runner) readEnforced(ctx context.Context, uid types.UID) (e enforcement
 }
 
 // setEnforced applies change to the pod's record, and stores the record if it
-// has changed. A BestEffort pod has no record: the pod can't be resized,
-// because its QoS class would change.
+// has changed. A BestEffort pod has no record, because a resize would change
+// its QoS class and is therefore not carried out.
 func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*enforcement)) {
 	e := r.loadEnforced(ctx, pod.UID)
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort && e.Containers == nil {

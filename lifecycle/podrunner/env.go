@@ -215,8 +215,9 @@ func (v *variables) get(name string) (string, bool) {
 	return v.values[i], true
 }
 
-// check returns an error if an environment can't contain a name or a value: the
-// program would get another variable, or would not start.
+// check returns an error if a name or a value can't be part of an environment.
+// With such a name or value, the program would get another variable, or would
+// not start.
 func (v *variables) check() error {
 	for i, name := range v.names {
 		switch {

@@ -17,9 +17,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// postStart runs the postStart hook of a container that has just started. As in
-// the kubelet, the next containers start after the hook, and a container is
-// stopped if its hook fails.
+// postStart runs the postStart hook of a container that has started. As in the
+// kubelet, the next containers start after the hook, and a container is stopped
+// if its hook fails.
 func (t *podSync) postStart(ctx context.Context, c *corev1.Container, id string) error {
 	if t.cfg.Hooks == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
@@ -98,9 +98,9 @@ func (r *Runner) forgetHooks(status *podcache.Status) {
 	})
 }
 
-// podFromAnnotations reconstructs a pod that only the runtime knows, from the
-// annotations of its containers. The preStop hooks of these containers can then
-// run, as in the kubelet.
+// podFromAnnotations reconstructs a pod that only the runtime knows. It uses
+// the annotations of the pod's containers. So the preStop hooks of these
+// containers can run, as in the kubelet.
 func podFromAnnotations(status *podcache.Status) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.UID, pod.Namespace, pod.Name = status.UID, status.Namespace, status.Name

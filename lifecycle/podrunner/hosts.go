@@ -11,11 +11,11 @@ import (
 )
 
 // EtcHosts returns the content of /etc/hosts in the pod's containers, as the
-// kubelet writes it. It assigns the pod's hostname to the pod's first address
-// of each family, as in the pod's status. For a pod in the host network, it
-// contains the node's own file instead. The pod's host aliases follow. EtcHosts
-// is pure. It returns nil if the pod has no address yet, and an error if the
-// hostname is invalid.
+// kubelet writes it. The file assigns the pod's hostname to the pod's first
+// address of each family, as in the pod's status. For a pod in the host
+// network, the file contains the node's own hosts file instead. The pod's host
+// aliases follow. EtcHosts is pure. It returns nil if the pod has no address
+// yet, and an error if the hostname is invalid.
 func EtcHosts(pod *corev1.Pod, ips []string, node Node) ([]byte, error) {
 	ips = podips.Families(ips, node.IPs)
 	if !pod.Spec.HostNetwork && len(ips) == 0 {

@@ -25,17 +25,16 @@ import (
 // although the runtime has reported that it was stopped.
 var ErrStillRunning = errors.New("detected running containers after a successful KillPod, CRI violation")
 
-// errStale means that the status of a pod can't be used to act on the pod,
-// because the status is stale: a container that is missing in the status may be
-// running.
+// errStale means that the Runner can't act on a pod, because the pod's status
+// is stale: a container that is missing in the status may be running.
 var errStale = errors.New("the pod's status is stale")
 
 // SyncTerminatingPod runs the preStop hooks of the pod's containers and stops
-// all containers by the deadline of the sync, sidecars last. It then stops the
-// pod's sandboxes, and verifies that everything has stopped. If the deadline
-// becomes earlier meanwhile, the new deadline also applies to hooks and stops
-// in progress. If [Config].State is set, the deadline is stored, and a
-// restarted agent continues with the same deadline.
+// all containers by the deadline of the sync, with sidecars last. It then stops
+// the pod's sandboxes, and verifies that everything has stopped. If the
+// deadline becomes earlier meanwhile, the new deadline also applies to hooks
+// and stops in progress. If [Config].State is set, the deadline is stored, and
+// a restarted agent continues with the same deadline.
 func (r *Runner) SyncTerminatingPod(ctx context.Context, req podworker.SyncRequest) error {
 	if err := r.terminatePod(ctx, req, req.Grace); err != nil {
 		r.event(req.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
@@ -204,17 +203,17 @@ func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 
 // RemovePod removes everything of a stopped pod: its containers and sandboxes,
 // its volumes and other files, its cgroup, its log directory, and its state in
-// memory. For a pod from [Runner.Leftovers], a status with only a UID is
-// enough. RemovePod then reads the state from the runtime, because an agent
-// that has just started does not know what runs. RemovePod returns an error if
-// the pod runs, or if the status is stale and the pod may run, because a
-// runtime kills a running container before it removes the container. RemovePod
-// ignores parts that do not exist.
+// memory. For a pod from [Runner.Leftovers], pass a status with only the UID.
+// RemovePod then reads the state from the runtime, because a starting agent
+// does not know what runs. RemovePod returns an error if the pod runs, because
+// a runtime kills a running container before it removes the container. It also
+// returns an error if the status is stale, because the pod may then run.
+// RemovePod ignores parts that do not exist.
 //
-// RemovePod removes volumes and the cgroup when the runtime's current state
-// shows that nothing of the pod runs, even if the runtime refuses to remove a
-// dead container. In that case the log directory and the other files remain,
-// and RemovePod returns the error.
+// RemovePod removes volumes and the cgroup only when the runtime's current
+// state shows that nothing of the pod runs. It does so even if the runtime
+// refuses to remove a dead container. In that case the log directory and the
+// other files remain, and RemovePod returns the error.
 func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if len(status.Sandboxes)+len(status.Containers) == 0 && !status.Stale {
 		seen, err := r.refresh(ctx, status.UID)
@@ -262,8 +261,8 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if err := removeLogs(r.cfg.LogRoot, status.UID); err != nil {
 		return err
 	}
-	// The pod's directory is removed last. If the agent is killed before that,
-	// Leftovers finds the pod by this directory.
+	// The pod's directory is removed last. If the agent is killed before,
+	// Leftovers still finds the pod by this directory.
 	if err := r.removeFiles(status.UID, containersFolder, hostsFile); err != nil {
 		return err
 	}
@@ -271,7 +270,7 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	return nil
 }
 
-// inParallel calls do for every item at once, waits for all calls and joins
+// inParallel calls do concurrently for all items, waits for all calls and joins
 // their errors.
 func inParallel[T any](items []T, do func(T) error) error {
 	errs := make([]error, len(items))

@@ -56,8 +56,8 @@ func makeFolders(root string, mode fs.FileMode, names ...string) error {
 }
 
 // makeAndOpen creates root and, below it, one directory level for each name. It
-// opens the last directory. It returns an error if a link exists in place of a
-// directory below root. The caller closes the directory.
+// returns the last directory, opened; the caller closes this directory. It
+// returns an error if a link exists in place of a directory below root.
 func makeAndOpen(root string, mode fs.FileMode, names ...string) (*os.Root, error) {
 	if err := checkFolders(names...); err != nil {
 		return nil, err

@@ -102,7 +102,8 @@ func (v mounter) mount(index int) (*runtimeapi.Mount, error) {
 }
 
 // prepare prepares a sub-path of a volume. The text of the error does not
-// contain the cause, because a status must not reveal the node's files.
+// contain the cause. The text is shown in the pod's status, which must not
+// reveal the node's files.
 func (v mounter) prepare(m SubPathMount) (string, error) {
 	text := fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", m.Volume, m.Container)
 	if v.instance.SubPath == nil {
@@ -195,7 +196,8 @@ func volumeNamed(pod *corev1.Pod, name string) *corev1.Volume {
 }
 
 // readOnlyVolume reports whether volumes of this type are always read-only in
-// containers. These are images, and types whose contents the agent updates.
+// containers. This is so for images, and for volumes whose contents the agent
+// updates.
 func readOnlyVolume(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil
 }

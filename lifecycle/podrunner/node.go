@@ -37,19 +37,20 @@ type Facts struct {
 	IPs  []string
 	// MemoryCapacityBytes is the size of the node's memory.
 	MemoryCapacityBytes int64
-	// Allocatable are the node's allocatable resources. A resourceFieldRef to a
-	// missing limit has the allocatable amount as its value.
+	// Allocatable are the node's allocatable resources. If a resourceFieldRef
+	// refers to a limit that is not set, its value is the allocatable amount.
 	Allocatable corev1.ResourceList
 	// Objects reads the ConfigMaps and Secrets to which environment variables
 	// refer. Nil: no ConfigMap or Secret exists.
 	Objects podspec.Objects
 	// Services returns the services of a namespace, for the environment
-	// variables of containers. An error, for example because the services are
-	// not known yet, prevents the creation of the container, unless the pod is
-	// static. Nil: the node is not in a cluster and has no services.
+	// variables of containers. If Services returns an error, for example
+	// because the services are not known yet, the container is not created.
+	// Only containers of static pods are still created. Nil: the node is not in
+	// a cluster and has no services.
 	Services func(namespace string) ([]*corev1.Service, error)
-	// NetworkErr is the reason why the runtime's network is not ready. No
-	// sandbox is created meanwhile, except for pods in the host network. Nil: the
+	// NetworkErr is the reason why the runtime's network is not ready. While it
+	// is set, sandboxes are created only for pods in the host network. Nil: the
 	// network is ready.
 	NetworkErr error
 	// DNS is the node's own DNS configuration.

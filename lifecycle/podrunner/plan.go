@@ -19,26 +19,28 @@ type Input struct {
 	Pod *corev1.Pod
 	// Status is the pod's state in the runtime.
 	Status *podcache.Status
-	// Backoff reports whether the container with this key, which ended at the
-	// time since, must wait, and returns the end and the length of the
-	// back-off. For a sandbox, since is the creation time of the sandbox.
+	// Backoff reports whether a container or sandbox must wait for its
+	// back-off, and returns the end and the length of the back-off. key
+	// identifies the container or sandbox. since is the time at which the
+	// container ended, or the time at which the sandbox was created.
 	// lifecycle.Backoff.Until implements Backoff. Nil: no back-off.
 	Backoff func(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool)
 	// Probes returns the probe results of the container with the given ID. Nil:
 	// no container is probed. Then no probe fails, and a container has started
 	// as soon as it runs.
 	Probes func(id string) ProbeResults
-	// Attempts returns the restart count of the next instance of a container
-	// that has no instance in the runtime, because earlier instances may have
-	// been removed. Nil: the count is 0.
+	// Attempts returns the restart count of the next instance of a container.
+	// Plan calls Attempts if the runtime has no instance of the container:
+	// earlier instances may have been removed. Nil: the count is 0.
 	Attempts func(name string) uint32
 	// Restarting is [Actions].Restarting of the pod's last plan. For the first
 	// plan that an agent makes for the pod, Restarting is true if the pod's
 	// condition AllContainersRestarting is True.
 	Restarting bool
-	// Replaced is the ID of the sandbox that a requested restart replaces. If it
-	// is the newest sandbox, a new sandbox is created. All containers in it start
-	// again, whatever their restart policies are. Empty: no restart was requested.
+	// Replaced is the ID of the sandbox that a requested restart replaces. If
+	// this sandbox is the newest, a new sandbox is created. All containers of
+	// the replaced sandbox start again in the new sandbox, whatever their
+	// restart policies are. Empty: no restart was requested.
 	Replaced string
 	// Resources are the desired resources of containers. Zero: nothing is
 	// resized.
@@ -52,19 +54,26 @@ type Input struct {
 // for the functions in its input; it neither modifies nor retains its input.
 //
 // The rules are the kubelet's. A pod has one sandbox. A new sandbox is created
-// if the pod has no sandbox, if its newest sandbox is not ready, has no address
-// or has another network mode, or if several sandboxes are ready. Ephemeral
-// containers start as soon as the sandbox is ready, each only once. Init
-// containers run one after the other: each must succeed or, if it is a sidecar,
-// have started before the next init container starts. Sidecars keep running,
-// and are restarted, as long as the pod runs (KEP-753). After the init
-// containers, all regular containers start. A container that has ended is
-// restarted after its back-off if its policy and rules require this (KEP-5307).
-// A container is replaced if it fails a liveness or startup probe, or if its
-// definition has changed. If only its resources have changed, it is resized in
-// place (KEP-1287). When all regular containers have ended and none will be
-// restarted, the pod has ended, and its sidecars are stopped. A restart rule
-// may restart all containers of the pod in its sandbox (KEP-5532).
+// in these cases:
+//   - The pod has no sandbox.
+//   - The newest sandbox is not ready, has no address, or has another network
+//     mode than the spec.
+//   - Several sandboxes are ready.
+//   - A restart of the pod was requested ([Runner.Restart]).
+//
+// Ephemeral containers start as soon as the sandbox is ready, each only once.
+// Init containers run one after the other: each must succeed or, if it is a
+// sidecar, have started before the next init container starts. Sidecars keep
+// running, and are restarted, as long as the pod runs (KEP-753). After the init
+// containers, all regular containers start.
+//
+// A container that has ended is restarted after its back-off if its policy and
+// rules require this (KEP-5307). A container is replaced if it fails a liveness
+// or startup probe, or if its definition has changed. If only its resources
+// have changed, it is resized in place (KEP-1287). When all regular containers
+// have ended and none will be restarted, the pod has ended, and its sidecars
+// are stopped. A restart rule may restart all containers of the pod in its
+// sandbox (KEP-5532).
 func Plan(in Input) Actions {
 	p := planner{Input: in}
 	p.sandbox()
@@ -144,7 +153,7 @@ func (p *planner) kills(s *runtimeapi.ContainerStatus) bool {
 	return slices.ContainsFunc(p.Kill, func(k Kill) bool { return k.ID == s.GetId() })
 }
 
-// retry requests another plan at the given time or earlier.
+// retry requests that the next plan is made at the given time at the latest.
 func (p *planner) retry(at time.Time) {
 	if p.RetryAt.IsZero() || at.Before(p.RetryAt) {
 		p.RetryAt = at

@@ -58,8 +58,8 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 	p.start(c, start, instead)
 }
 
-// start plans first the given removals and then the start of c. If c backs off,
-// start plans neither, and records that c waits.
+// start plans the given removals and then the start of c. If c backs off, start
+// only records that c waits.
 func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	if start.After.IsZero() || !p.backsOff(c, start.After) {
 		p.Remove = append(p.Remove, instead...)
@@ -70,9 +70,9 @@ func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 // resumeStart changes start to complete the start of s, which was created but
 // never ran. The changed start has the attempt of s. If s can't be used any
 // more, resumeStart returns the removal of s. If the start of s was
-// interrupted, the next start backs off as if the container had ended.
-// Otherwise, if every start takes longer than the agent runs, the container
-// would be created again and again without a delay.
+// interrupted, the next start backs off as if the container had ended. Without
+// this back-off, a container whose start is always interrupted would be created
+// again and again without a delay.
 func resumeStart(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
 	start.Attempt = uint32(podcache.RestartCount(s))
 	if podcache.StartInterrupted(s) {
@@ -153,8 +153,8 @@ func unknownReason(kind ContainerKind) Reason {
 	return `Container is in "unknown" state, try killing it before restart`
 }
 
-// backsOff reports whether c must wait for its restart back-off, and then
-// records this in the plan.
+// backsOff reports whether c must wait for its restart back-off. If so,
+// backsOff records this in the plan.
 func (p *planner) backsOff(c *corev1.Container, since time.Time) bool {
 	if p.Backoff == nil {
 		return false
@@ -169,9 +169,8 @@ func (p *planner) backsOff(c *corev1.Container, since time.Time) bool {
 }
 
 // changed reports whether s was created from another version of c. If a kubelet
-// created s, only name and image are compared. A container without a hash
-// counts as unchanged, because the agent that created it does not record
-// hashes.
+// created s, only name and image are compared. If s has no hash, s counts as
+// unchanged, because the agent that created s does not record hashes.
 func changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if was, ok := s.GetAnnotations()[crilabels.Definition]; ok {
 		return was != podspec.ContainerHash(c)

@@ -11,9 +11,10 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// hasEnded reports whether the pod has ended. This is so if an init container
-// has failed for good. It is also so if no regular container will start again
-// and no container that keeps the pod alive runs in a usable sandbox.
+// hasEnded reports whether the pod has ended. This is so in two cases:
+//   - An init container has failed for good.
+//   - [planner.done] is true for every regular container, and no container for
+//     which [planner.keepsAlive] is true runs in a usable sandbox.
 func (p *planner) hasEnded() bool {
 	if failed, _ := p.initFailed(); failed != nil {
 		return true
@@ -30,10 +31,10 @@ func (p *planner) hasEnded() bool {
 	return true
 }
 
-// keepsAlive reports whether the pod can't have ended while s runs. This is so
-// for init containers that must end, for containers that are not in the spec,
-// and for old instances of regular containers. For the current instance of a
-// regular container, [planner.done] decides instead.
+// keepsAlive reports whether the pod counts as running as long as s runs. This
+// is so for init containers that must end, for containers that are not in the
+// spec, and for old instances of regular containers. For the current instance
+// of a regular container, [planner.done] decides instead.
 func (p *planner) keepsAlive(s *runtimeapi.ContainerStatus) bool {
 	name := podcache.ContainerName(s)
 	kind, known := p.kindOf(name)
@@ -86,10 +87,10 @@ func (p *planner) done(c *corev1.Container) bool {
 }
 
 // outcome reports whether s has ended, and returns its exit code. If s was lost
-// with its sandbox, its end was not observed, and s counts as killed, as in the
-// pod's status. With restartPolicy Never, s is then not started again, because
-// s may have completed its work. An instance in a replaced sandbox has not ended,
-// because it starts again.
+// with its sandbox, its end was not observed. s then counts as killed, as in
+// the pod's status. With restartPolicy Never, s is not started again, because s
+// may have completed its work. An instance in a sandbox that a requested
+// restart replaces does not count as ended, because its container starts again.
 func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended bool) {
 	switch {
 	case s == nil || unstarted(s) || p.isReplaced(s):
@@ -101,7 +102,8 @@ func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended 
 	}
 }
 
-// lost reports whether s is in an earlier sandbox or a new sandbox is needed.
+// lost reports whether s was lost with its sandbox: s is in an earlier sandbox,
+// or a new sandbox is needed.
 func (p *planner) lost(s *runtimeapi.ContainerStatus) bool {
 	return p.CreateSandbox != "" || p.Status.SandboxOf[s.GetId()] != p.Status.Sandboxes[0].GetId()
 }

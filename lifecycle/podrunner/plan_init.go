@@ -58,7 +58,8 @@ func completed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 
 // started reports whether c is a sidecar whose instance s runs and has passed
 // its startup probe. If c has no startup probe, it has started as soon as s
-// runs. The next containers may then start, even if s will be replaced.
+// runs. When c has started, the next containers may start, even if s will be
+// replaced.
 func (p *planner) started(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if !podspec.IsSidecar(c) || s == nil || !running(s) {
 		return false
@@ -67,8 +68,8 @@ func (p *planner) started(c *corev1.Container, s *runtimeapi.ContainerStatus) bo
 }
 
 // ephemeralContainers plans the starts of the ephemeral containers that have
-// never run. A container that was created but not started is started and not
-// created again.
+// never run. If a container was created but not started, the plan starts the
+// existing container.
 func (p *planner) ephemeralContainers() {
 	if p.CreateSandbox != "" {
 		return

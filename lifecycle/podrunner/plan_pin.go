@@ -23,7 +23,7 @@ type Pinning struct{ Now, Wanted Cpuset }
 type Pin struct {
 	ID, Name string
 	// From and To have only the fields that change. A field of From is empty if
-	// the current value is unknown.
+	// the current value is not set or unknown.
 	From, To Cpuset
 	Reason   Reason
 }

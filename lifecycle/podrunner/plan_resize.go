@@ -16,14 +16,14 @@ import (
 // Resources are the current and the desired resources of a pod's cgroups, as
 // CRI messages.
 type Resources struct {
-	// Container returns the desired resources of a container. Nil: nothing is
-	// resized.
+	// Container returns the desired resources of a container. If Container is
+	// nil, nothing is resized.
 	Container func(*corev1.Container) *runtimeapi.LinuxContainerResources
 	// Enforced returns the resources with which the running container of the
-	// given name was created or last resized, or nil if they are unknown. If
-	// they are unknown, Plan uses the CRI status of the container and compares
-	// only memory limit, CPU shares, quota and period. A container whose status
-	// has no resources is then not resized. Optional.
+	// given name was created or last resized. It returns nil if they are
+	// unknown. Plan then uses the CRI status of the container instead, and
+	// compares only memory limit, CPU shares, quota and period. If that status
+	// has no resources either, the container is not resized. Optional.
 	Enforced func(name string) *Enforced
 	// PodNow and PodWanted are the current and the desired resources of the
 	// pod's cgroup. They are nil if the pod has no cgroup or if the resources
@@ -137,11 +137,11 @@ func (p *planner) mayResize(c *corev1.Container, s *runtimeapi.ContainerStatus, 
 	}
 }
 
-// containerResize returns the change of one resource of c, whose running
-// instance is s, and reports whether the resource changes. If the enforced
-// resources are known, requests and limits are compared, because the pod's
-// status shows both and a cgroup may depend on both. Otherwise the CRI status
-// of s is compared.
+// containerResize returns the change of one resource of c, and reports whether
+// the resource changes. s is the running instance of c. If the enforced
+// resources are known, containerResize compares requests and limits with the
+// spec, because the pod's status shows both and a cgroup may depend on both.
+// Otherwise it compares the CRI status of s with the spec.
 func (p *planner) containerResize(c *corev1.Container, s *runtimeapi.ContainerStatus, name corev1.ResourceName) (Resize, bool) {
 	r := Resize{ID: s.GetId(), Name: c.Name, Resource: name}
 	wanted := p.Resources.Container(c)
@@ -180,9 +180,9 @@ func (p *planner) podResize(name corev1.ResourceName) *Resize {
 	return &r
 }
 
-// resizeRestarts reports whether a resource of c changes for which the resize
-// policy of c requires a restart. If the pod's QoS class would change, it
-// returns false, because the resize is then not carried out.
+// resizeRestarts reports whether a resource of c changes, and the resize policy
+// of c requires a restart for this resource. If the pod's QoS class would
+// change, it returns false, because the resize is then not carried out.
 func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 	if p.Resources.Container == nil || len(c.ResizePolicy) == 0 {
 		return false
@@ -198,9 +198,9 @@ func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerSta
 	return false
 }
 
-// between sets From and To of r, and reports whether the resource changes. If
-// the runtime does not report the shares, or if the values differ only because
-// the runtime has rounded them, the resource does not change.
+// between sets From and To of r, and reports whether the resource changes.
+// Shares that the runtime does not report count as equal. Values that differ
+// only because the runtime has rounded them count as equal too.
 func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	if now == nil || wanted == nil {
 		return false

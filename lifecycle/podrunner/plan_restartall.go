@@ -15,18 +15,18 @@ import (
 // RestartAll describes a restart of all containers in the pod's sandbox
 // (KEP-5532).
 type RestartAll struct {
-	// Name is the container whose end requests the restart, and After is when
-	// that container ended. The restart back-off of the container counts from
-	// After. Both are zero if the container was removed.
+	// Name is the container whose end requests the restart, and After is the
+	// time at which that container ended. The restart back-off of the container
+	// counts from After. If the container was removed, Name and After are zero.
 	Name   string
 	After  time.Time
 	Reason Reason
 }
 
-// restartsAll reports whether all containers are being restarted: the end of a
-// container has requested the restart, now or in an earlier plan, and some
-// containers are not removed yet. If the sandbox can't be used, a new sandbox
-// is created first.
+// restartsAll reports whether a restart of all containers is in progress. This
+// is so if the end of a container has requested the restart, now or before an
+// earlier plan, and some containers are not removed yet. If the sandbox can't
+// be used, a new sandbox is created first.
 func (p *planner) restartsAll() bool {
 	asked, left := p.Input.Restarting, false
 	for c := range podspec.Containers(&p.Pod.Spec) {

@@ -40,9 +40,9 @@ func (p *planner) sandbox() {
 	}
 }
 
-// delaySandbox removes the creation of a sandbox, and the starts of containers
-// in it, from the plan while the sandbox backs off. Without this, a sandbox
-// that ends at once would be created again without a delay.
+// delaySandbox changes the plan while the sandbox backs off. It removes the
+// creation of the sandbox, and the starts of containers in it. Without this
+// back-off, a sandbox that ends at once would be created again without a delay.
 func (p *planner) delaySandbox() {
 	if p.CreateSandbox == "" || len(p.Status.Sandboxes) == 0 || p.Backoff == nil {
 		return

@@ -30,8 +30,8 @@ const (
 func (r *Runner) podRoot() string { return filepath.Join(r.cfg.RootDir, "pods") }
 
 // writeHosts writes the pod's hosts file and returns its path, or "" if the pod
-// has no hosts file. It writes the file in place, and only if the content
-// changes, because containers have mounted the file.
+// has no hosts file. It writes the file only if the content changes. It does
+// not replace the file, because containers have mounted the file.
 func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path string, err error) {
 	if r.cfg.RootDir == "" || pod.Spec.HostNetwork && node.HostsFile == nil && len(pod.Spec.HostAliases) == 0 {
 		return "", nil
@@ -78,16 +78,17 @@ func fileEquals(root *os.Root, file string, text []byte) (_ bool, err error) {
 
 // release releases what was prepared for a stopped pod, in this order: its
 // records, its sub-path mounts, its volumes, its cgroup, and its user IDs. The
-// user IDs are last because files and processes belong to them. After an error,
-// the next cleanup of the pod repeats all steps. The caller holds the pod's
-// lock in r.clean.
+// user IDs are last, because the files and processes of the pod belong to them
+// until then. After an error, the next cleanup of the pod repeats all steps.
+// The caller holds the pod's lock in r.clean.
 func (r *Runner) release(ctx context.Context, uid types.UID) error {
 	r.forgetEnforced(uid)
 	if err := r.deleteRecords(ctx, uid, terminationRecordName, enforcedRecordName, replacedRecordName); err != nil {
 		return err
 	}
-	// Also remove records that an earlier agent stored in files below RootDir,
-	// and files that it did not write completely (.new).
+	// Also remove the records that an earlier agent stored in files below
+	// RootDir, and the files (.new) that the earlier agent did not write
+	// completely.
 	if err := r.removeFiles(uid, terminationRecordName, terminationRecordName+".new", enforcedRecordName, enforcedRecordName+".new", replacedRecordName, replacedRecordName+".new"); err != nil {
 		return err
 	}

@@ -28,9 +28,9 @@ type podSync struct {
 	node    Node
 	waiting map[string]corev1.ContainerStateWaiting
 	retryAt time.Time
-	// prepared holds the configurations of containers that were prepared before
-	// the start, by container name. images holds the images that are present or
-	// being pulled, by the name of the container or image volume.
+	// prepared holds the configurations that prepareReplacements has prepared,
+	// by container name. images holds the images that are present or being
+	// pulled, by the name of the container or image volume.
 	prepared map[string]*runtimeapi.ContainerConfig
 	images   map[string]*fetched
 	// volumes are the paths of the pod's volumes, and sandbox is the sandbox in
@@ -48,8 +48,8 @@ type sandbox struct {
 	ips    []string
 }
 
-// errBackingOff is the cause in a RetryError if a container or sandbox backs
-// off and nothing has failed.
+// errBackingOff is the error in the RetryError that SyncPod returns for a
+// container or sandbox that backs off.
 var errBackingOff = errors.New("a container is backing off")
 
 // do carries out the plan in the order of its fields. If a removal fails, do
@@ -94,10 +94,10 @@ func (t *podSync) do(ctx context.Context, a Actions) error {
 	return errors.Join(errs, t.startAll(ctx, a.Start))
 }
 
-// restartAll removes all containers in order and stops at the first error. If
+// restartAll removes all containers in order and returns at the first error. If
 // it continued, it could remove the container that requested the restart while
-// other old containers remain. The next plan would then treat these containers
-// as already restarted.
+// other old containers remain. The next plan would then treat the remaining
+// containers as already restarted.
 func (t *podSync) restartAll(ctx context.Context, a Actions) error {
 	for i := range a.Remove {
 		if err := t.remove(ctx, a.Remove[i:i+1]); err != nil {
@@ -112,11 +112,12 @@ func (t *podSync) restartAll(ctx context.Context, a Actions) error {
 	return nil
 }
 
-// prepareReplacements prepares the replacements of running containers, above
-// all their images, before the old containers are killed. If a preparation
-// fails, prepareReplacements removes the kill and the start from the plan. The
-// old container then keeps running, which is better than no container: with
-// restartPolicy Never, a killed container would not be started again.
+// prepareReplacements prepares the new instances of running containers that
+// will be replaced, before the old instances are killed. Above all, it ensures
+// that the images of the new instances are present. If a
+// preparation fails, prepareReplacements removes the kill and the start from
+// the plan, so the old instance keeps running. With restartPolicy Never, a
+// killed container would not be started again.
 func (t *podSync) prepareReplacements(ctx context.Context, a *Actions) error {
 	var errs []error
 	failed := map[string]bool{}
@@ -223,9 +224,10 @@ func (t *podSync) startAll(ctx context.Context, starts []Start) error {
 }
 
 // recordFailure records, for the pod's status, why a container was not started,
-// and returns the error for the sync. If the start only backs off, the error is
-// a RetryError with the end of the back-off. With any other error, the pod
-// worker would retry and log the sync much earlier.
+// and returns the error for the sync. If the start only waits for a back-off,
+// the error is a RetryError with the end of the back-off. With another type of
+// error, the pod worker would repeat the sync, and log the error, long before
+// the end of the back-off.
 func (t *podSync) recordFailure(name string, err error) error {
 	reason, message, retryAt := waitingReason(err)
 	err = fmt.Errorf("start container %s of pod %s: %w", name, podName(t.pod), err)
@@ -253,7 +255,7 @@ func (t *podSync) start(ctx context.Context, c *corev1.Container, s Start) error
 			return err
 		}
 	}
-	if !s.After.IsZero() { // only after the creation: its failure must not prolong the back-off
+	if !s.After.IsZero() { // only after the creation: a failed creation must not prolong the back-off
 		t.cfg.RestartBackoff.Next(RestartKey(t.pod, c), s.After)
 	}
 	starting, done := lingering(ctx, t.cfg.Clock, startLinger)
@@ -289,8 +291,8 @@ func (t *podSync) create(ctx context.Context, c *corev1.Container, attempt uint3
 }
 
 // startFailure records an event about a container that could not be started,
-// and returns the error for the container's status. Both contain the text of
-// err, without the code of a gRPC error.
+// and returns the error for the container's status. The event and the returned
+// error contain the text of err, without the code of a gRPC error.
 func (t *podSync) startFailure(name, reason string, err error) error {
 	e := &startError{reason: reason, err: err}
 	t.event(podspec.ContainerReference(t.pod, name), corev1.EventTypeWarning, "Failed", "Error: %s", e.text())
@@ -330,10 +332,11 @@ func sandboxIPs(s *runtimeapi.PodSandboxStatus) []string {
 // cancelled.
 const startLinger = 5 * time.Second
 
-// lingering returns a context that is done when the time d has passed since ctx
-// was done. If StartContainer is cancelled while it runs, the runtime leaves a
-// dead container (containerd: exit code 128, StartError), which would count as
-// a restart. The returned function ends the context and joins its goroutine.
+// lingering returns a context that stays active for the time d after ctx is
+// done. Without it, a cancelled StartContainer call would leave a dead
+// container in the runtime (containerd: exit code 128, StartError), which would
+// count as a restart. The returned function ends the context and waits for its
+// goroutine.
 func lingering(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})

@@ -23,11 +23,11 @@ type Policy struct {
 	// the cluster has no domain.
 	ClusterDomain string
 	// SeccompDefault selects the seccomp profile of containers that request no
-	// profile: false means Unconfined, true means RuntimeDefault.
+	// profile: RuntimeDefault if it is true, and Unconfined if it is false.
 	SeccompDefault bool
 	// UnsafeSysctls are the sysctls that pods may set in addition to the safe
-	// sysctls: names, or prefixes that end in an asterisk. Each sysctl must
-	// belong to a namespace of the pod.
+	// sysctls. An entry is a name, or a prefix that ends in an asterisk. Each
+	// sysctl must belong to a namespace of the pod.
 	UnsafeSysctls []string
 	// Limits configures how requests and limits are enforced.
 	Limits Limits
@@ -46,10 +46,11 @@ type Limits struct {
 	// cgroup v2.
 	MemoryThrottling float64
 	// TieredMemoryReservation makes the kernel reserve the memory that a
-	// container requests: always for containers of Guaranteed pods
-	// (memory.min), and for other containers as long as the kernel can reclaim
-	// other memory (memory.low). It is the kubelet's memoryReservationPolicy.
-	// It has no effect without MemoryThrottling.
+	// container requests. For containers of Guaranteed pods, the kernel always
+	// reserves this memory (memory.min). For other containers, it does so as
+	// long as it can reclaim other memory (memory.low). The setting corresponds
+	// to the kubelet's memoryReservationPolicy. It has no effect if
+	// MemoryThrottling is zero.
 	TieredMemoryReservation bool
 	// NoCPUQuota disables the CPU limits of containers and of pods.
 	NoCPUQuota bool

@@ -19,11 +19,11 @@ type fetched struct {
 	err    error
 }
 
-// fetchImages starts to pull the images of the containers that will start.
-// Different images are pulled concurrently, and the sandbox is created
-// meanwhile. Requests for the same image run one after the other. The returned
-// function cancels the pulls that have not ended, and waits until all pulls
-// have returned.
+// fetchImages starts to pull the images of the containers that will start, and
+// returns. The caller creates the sandbox meanwhile. Different images are
+// pulled concurrently. Requests for the same image run one after the other. The
+// returned function cancels the pulls that have not ended, and waits until all
+// pulls have returned.
 func (t *podSync) fetchImages(ctx context.Context, starts []Start) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	type user struct {

@@ -35,9 +35,9 @@ const (
 	lastMountWait = 10 * time.Second
 )
 
-// prepareNode prepares on the node what the pod's containers need, once per
-// sync: user IDs, the pod's cgroup and its volumes. If this fails, nothing is
-// created in the runtime.
+// prepareNode prepares on the node what the pod's containers need: user IDs,
+// the pod's cgroup and its volumes. It does this once per sync. If it fails,
+// nothing is created in the runtime.
 func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	if t.sandbox != nil {
 		return nil
@@ -75,8 +75,8 @@ func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	return nil
 }
 
-// retryMount returns err with the time at which a failed mount is tried again. The delay doubles with
-// each failure in a row. A sync that was cancelled does not count.
+// retryMount returns err as a RetryError with the time at which the failed mount is tried again.
+// The delay doubles with each failure in a row. A failure of a cancelled sync does not count.
 func (t *podSync) retryMount(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -94,8 +94,8 @@ func (r *Runner) forgetMountWait(uid types.UID) {
 	delete(r.mountWaits, uid)
 }
 
-// prepareFailed records, in an event and for the pod's status, why no container
-// of the pod can start.
+// prepareFailed records why no container of the pod can start. The reason
+// appears in an event and in the pod's status.
 func (t *podSync) prepareFailed(a Actions, reason, message string, err error) error {
 	t.event(t.pod, corev1.EventTypeWarning, reason, "%s", message)
 	waiting := "ContainerCreating" // the kubelet's reasons for a container that was never started
@@ -208,8 +208,8 @@ func (t *podSync) keptTerminationLogs(container string, attempt uint32) map[stri
 	return names
 }
 
-// kill stops single containers concurrently, each with its hook and its own
-// grace period.
+// kill stops the containers concurrently. Each container has its hook and its
+// own grace period.
 func (t *podSync) kill(ctx context.Context, kills []Kill) error {
 	return inParallel(kills, func(k Kill) error {
 		t.event(podspec.ContainerReference(t.pod, k.Name), corev1.EventTypeNormal, lifecycle.Killing, "%s", k.Reason)

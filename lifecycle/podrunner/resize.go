@@ -41,7 +41,7 @@ func (t *podSync) update(ctx context.Context, updates []Resize) error {
 // The next plan contains the remaining changes again.
 func (t *podSync) resize(ctx context.Context, updates []Resize) error {
 	if t.cfg.PodCgroups != nil && slices.ContainsFunc(updates, func(u Resize) bool { return u.growth() > 0 }) {
-		// Ignore the error: a lower limit may not be possible before the
+		// Ignore the error: the kernel may refuse to lower a limit before the
 		// containers have shrunk. The limits are set again below.
 		_ = t.cfg.PodCgroups.Update(ctx, t.pod, t.node.Limits.quotaPeriod())
 	}
@@ -78,9 +78,9 @@ func (t *podSync) updateContainer(ctx context.Context, u Resize, later []Resize)
 	return nil
 }
 
-// resized returns all resources of a container, because the kubelet sends all
-// of them with each change. The resource of u has its new value, and the
-// resources of later changes have their current values.
+// resized returns all resources of a container: as in the kubelet, each change
+// sends all of them. The resource that u changes has its new value. Resources
+// that only later changes concern have their current values.
 func (t *podSync) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
 	c := podspec.Container(&t.pod.Spec, u.Name)
 	if c == nil {
@@ -124,8 +124,9 @@ func (t *podSync) updateSandbox(ctx context.Context, u Resize, later []Resize) e
 	return err
 }
 
-// podResized returns all resources of the pod. The resource of u has its new
-// value, and the resource of a later change has its current value.
+// podResized returns all resources of the pod. The resource that u changes has
+// its new value. A resource that only a later change concerns has its current
+// value.
 func (t *podSync) podResized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
 	all := podLimitsOf(t.pod, t.node.Limits).linux()
 	for _, l := range later {
@@ -151,8 +152,8 @@ func withoutOverhead(pod *corev1.Pod, res *runtimeapi.LinuxContainerResources) *
 	return res
 }
 
-// resources returns the resources that Plan compares. Without a Resizer it
-// returns none, and Plan resizes nothing.
+// resources returns the resources that Plan compares. If the Config has no
+// Resizer, it returns empty Resources, and Plan resizes nothing.
 func (r *Runner) resources(ctx context.Context, pod *corev1.Pod, node Node) Resources {
 	if r.cfg.Resizer == nil {
 		return Resources{}

@@ -302,7 +302,7 @@ func TestEnforced_SurvivesARestartOfTheAgent(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(`{"containers":`), 0o600))
 	restart()
 	require.Empty(t, b.runner.Enforced(t.Context(), pod.UID))
-	require.Equal(t, 1, strings.Count(log.String(), "could not read the enforced resources of a pod"))
+	require.Equal(t, 1, strings.Count(log.String(), "could not read the stored resources of a pod"))
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"UpdateContainerResources ns/pod/app"}, b.did(), "without a record, the 64Mi that the runtime reports must be changed")
 	restart()

@@ -79,9 +79,9 @@ func cpuAndMemory(requests, limits corev1.ResourceList, node Node) *runtimeapi.L
 // critical pods with the priority class system-node-critical, last (-997).
 // Containers of Burstable pods get a value between 3 and 999, which is lower if
 // their memory request is higher. Memory that the pod requests in addition to
-// its containers is divided equally between the containers. A sidecar is not
-// killed earlier than the regular container with the smallest memory request
-// (KEP-2837, KEP-753).
+// its containers is divided equally between the containers (KEP-2837). A
+// sidecar is not killed earlier than the regular container with the smallest
+// memory request (KEP-753).
 func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int64 {
 	const guaranteed, bestEffort, lowest, nodeCritical = -997, 1000, 3, "system-node-critical"
 	if podspec.IsCritical(pod) && pod.Spec.PriorityClassName == nodeCritical {
@@ -114,8 +114,9 @@ func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int
 	return min(max(score, lowest), bestEffort-1)
 }
 
-// memoryShare returns the share of each container in the memory that the pod
-// requests in addition to its containers. Init containers also have a share.
+// memoryShare divides the memory that the pod requests in addition to its
+// containers, and returns the share of each container. Init containers also
+// have a share.
 func memoryShare(pod *corev1.Pod) int64 {
 	if pod.Spec.Resources == nil {
 		return 0
@@ -152,7 +153,7 @@ func swapShare(pod *corev1.Pod, c *corev1.Container, node Node) int64 {
 // setMemoryQoS reserves the memory that the container requests if the node's
 // policy requires this (KEP-2570). It also makes the kernel slow the container
 // down before the container reaches its memory limit. If the container has no
-// limit, the node's allocatable memory is used instead.
+// memory limit, the node's allocatable memory is used as the limit.
 func setMemoryQoS(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
 	factor := node.Limits.MemoryThrottling
 	if factor <= 0 {

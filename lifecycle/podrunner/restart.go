@@ -17,18 +17,18 @@ import (
 // ErrNoSandbox means that a pod has no sandbox that a restart could replace.
 var ErrNoSandbox = errors.New("the pod has no sandbox yet")
 
-// replacedRecordName is the name of the record with the ID of the sandbox that a
-// requested restart replaces. Without the record, an agent that is restarted
-// while it stops the containers would leave them in the old sandbox, and a pod
-// with restartPolicy Never would end.
+// replacedRecordName is the name of the record with the ID of the sandbox that
+// a requested restart replaces. Without the record, an agent that is restarted
+// while it stops the containers would not know of the request. The containers
+// would stay in the old sandbox, and a pod with restartPolicy Never would end.
 const replacedRecordName = "replaced-sandbox"
 
-// Restart makes the next sync stop the pod within its grace period and start
-// all its containers in a new sandbox, whatever their restart policies are. The
-// restart ends the back-offs of the containers and of the sandbox. The argument
-// status is the current state of the pod in the runtime. If [Config].State is
-// set, a restarted agent completes the restart. The error is [ErrNoSandbox] if
-// the status has no sandbox.
+// Restart requests a restart of the pod. The next sync stops the pod within its
+// grace period, and starts all containers of the pod in a new sandbox, whatever
+// their restart policies are. The restart ends the back-offs of the containers
+// and of the sandbox. The argument status is the current state of the pod in
+// the runtime. If [Config].State is set, a restarted agent completes the
+// restart. The error is [ErrNoSandbox] if the status has no sandbox.
 func (r *Runner) Restart(ctx context.Context, pod *corev1.Pod, status *podcache.Status) error {
 	if len(status.Sandboxes) == 0 {
 		return fmt.Errorf("restart pod %s: %w", podName(pod), ErrNoSandbox)
@@ -67,9 +67,9 @@ func (r *Runner) Restarting(ctx context.Context, status *podcache.Status) map[st
 	return names
 }
 
-// Replaced returns the ID of the sandbox that the pod's last requested restart has
-// replaced or replaces, for [Input].Replaced. It returns "" if no restart was
-// requested.
+// Replaced returns the ID of the sandbox that the pod's last requested restart
+// replaces or has replaced. The result is used as [Input].Replaced. It is "" if
+// no restart was requested.
 func (r *Runner) Replaced(ctx context.Context, uid types.UID) string {
 	r.mu.Lock()
 	id, known := r.replacements[uid]
@@ -95,7 +95,8 @@ func (r *Runner) setReplaced(uid types.UID, id string) {
 }
 
 // isReplaced reports whether s is in the sandbox that a requested restart
-// replaces. Then the end of s does not count, and the container starts again.
+// replaces. If so, the plan ignores that s has ended, and the container starts
+// again.
 func (p *planner) isReplaced(s *runtimeapi.ContainerStatus) bool {
 	return p.Replaced != "" && s != nil && p.Status.SandboxOf[s.GetId()] == p.Replaced
 }

@@ -108,8 +108,9 @@ func (o Observer) withDefaults() Observer {
 	return o
 }
 
-// Waiting returns, by container name, why the last sync did not start
-// containers of the pod that should run. The caller owns the map.
+// Waiting returns the containers of the pod that should run but that the last
+// sync did not start, with the reasons. The key is the container's name. The
+// caller owns the map.
 func (r *Runner) Waiting(uid types.UID) map[string]corev1.ContainerStateWaiting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,8 +163,8 @@ func (r *Runner) SyncPod(ctx context.Context, req podworker.SyncRequest) (termin
 	return false, err
 }
 
-// Forget deletes the state of a pod from memory, except the restart back-off of
-// the pod's containers, which expires.
+// Forget deletes the state of a pod from memory. The restart back-offs of the
+// pod's containers remain until they expire.
 func (r *Runner) Forget(uid types.UID) {
 	r.mu.Lock()
 	delete(r.waiting, uid)

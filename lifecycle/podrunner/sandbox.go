@@ -51,7 +51,7 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 
 // CheckSandbox returns an error that joins every reason why the pod's sandbox
 // can't be created, or nil. It is pure. A Runner calls CheckSandbox before it
-// creates a sandbox. The reasons of [Admit], which CheckSandbox includes, are
+// creates a sandbox. The result includes the error of [Admit], whose reason is
 // permanent. The other reasons may be temporary: for example, a runtime class
 // may be added, or user IDs may become free.
 func CheckSandbox(pod *corev1.Pod, node Node) error {

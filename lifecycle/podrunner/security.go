@@ -18,8 +18,8 @@ import (
 func sandboxSecurity(pod *corev1.Pod, node Node) *runtimeapi.LinuxSandboxSecurityContext {
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(pod, node),
-		// The sandbox process runs no program of the pod, so it never needs
-		// another profile.
+		// The sandbox's process runs no program of the pod, so RuntimeDefault
+		// is always sufficient.
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
 	for c := range podspec.Containers(&pod.Spec) {

@@ -16,8 +16,8 @@ const slotTime = time.Second
 
 // startsPerCPU limits the starts per processor. In measurements with 50 pods on
 // two processors, containerd took the same time with two to four starts per
-// processor. When all 50 pods started at once, half of them ran after 5 s
-// instead of 3 s.
+// processor. When all 50 pods started at the same time, half of them ran after
+// 5 s instead of 3 s.
 const startsPerCPU = 3
 
 func defaultParallelStarts() int { return startsPerCPU * runtime.GOMAXPROCS(0) }

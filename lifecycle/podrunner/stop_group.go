@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// stopGroup stops a set of containers within one deadline. It runs preStop
-// hooks, waits for containers that must stop first, and stops the containers.
+// stopGroup stops a set of containers within one deadline. It runs the preStop
+// hooks and stops the containers in the order of [lifecycle.PlanTermination].
 type stopGroup struct {
 	*Runner
 	pod      *corev1.Pod
@@ -25,8 +25,8 @@ type stopGroup struct {
 // target is an instance of a container to stop.
 type target struct {
 	id string
-	// running is false if the instance was only created, or if its state is
-	// unknown. The preStop hook of this instance is then not run.
+	// running is false if the instance was created but not started, or if its
+	// state is unknown. The preStop hook is not run in such an instance.
 	running bool
 }
 
@@ -78,8 +78,8 @@ func (e *stopGroup) stop(ctx context.Context, name string, grace time.Duration) 
 }
 
 // preStop runs a preStop hook and records that the hook has ended. If the sync
-// was cancelled and the deadline has not passed, preStop does not record this,
-// and the next sync runs the hook again.
+// was cancelled before the deadline, preStop does not record this, and the next
+// sync runs the hook again.
 func (e *stopGroup) preStop(syncCtx, ctx context.Context, name string) {
 	id := e.hookTarget(name)
 	e.cfg.Hooks.Run(ctx, lifecycle.Hook{

@@ -40,10 +40,10 @@ func TerminationMessageShare(containers int) int {
 // MakeTerminationLog creates an empty file for the termination message of one
 // instance of a container, below the pod's directory in podRoot
 // (containers/NAME/ATTEMPT), and returns its path. The file is world-writable.
-// MakeTerminationLog follows no links below podRoot. The file is removed
-// together with the pod's directory. A [Runner] removes the file earlier, when
-// it creates the file of a later instance and the runtime no longer has the
-// earlier instance.
+// MakeTerminationLog follows no links below podRoot. A [Runner] removes the
+// file together with the pod's directory. It removes the file earlier if the
+// runtime no longer has the instance when the Runner creates the file of a
+// later instance.
 func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt uint32) (path string, err error) {
 	names := []string{string(uid), containersFolder, container}
 	folder, err := makeAndOpen(podRoot, 0o750, names...)
@@ -99,10 +99,11 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 
 // TerminationMessage returns the termination message of a container that has
 // ended, for its status: at most 4096 bytes of the file at its
-// terminationMessagePath. If that file is empty, the container failed, and its
-// terminationMessagePolicy is FallbackToLogsOnError, TerminationMessage returns
-// the end of the container's log. It also reads the files of a container that a
-// kubelet created. For a container that has not ended it returns "".
+// terminationMessagePath. The message is the end of the container's log instead
+// if three conditions are true: the file is empty, the container failed, and
+// its terminationMessagePolicy is FallbackToLogsOnError. TerminationMessage
+// also reads the files of a container that a kubelet created. For a container
+// that has not ended it returns "".
 //
 // A container may be able to write to the directories of its files. So
 // TerminationMessage reads only regular files, only in the directories of the
@@ -229,9 +230,9 @@ func ReadTail(r io.ReaderAt, size int64, limit int) (string, error) {
 // TEXT): at most 2048 bytes of the text of its last 80 lines. Lines in another
 // format are skipped.
 func LogTail(r io.ReaderAt, size int64) (string, error) {
-	// The format adds about 45 bytes to each line. If the runtime split a line,
-	// the format adds these bytes to each part of 16 KiB. So 80 lines with 2048
-	// bytes of text fit into this window.
+	// The format adds about 45 bytes to each line. If the runtime splits a line
+	// into parts of 16 KiB, the format adds these bytes to each part. So 80
+	// lines with 2048 bytes of text fit into this window.
 	const window = 64 << 10
 	raw, err := lastBytes(r, size, window)
 	if err != nil {

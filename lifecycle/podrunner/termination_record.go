@@ -60,13 +60,13 @@ func parseTermination(text []byte) (terminationRecord, error) {
 	return rec, nil
 }
 
-// terminationDeadline returns the deadline of the pod's terminating syncs. It
-// is the argument given, the deadline of the pod's worker. If the pod has no
-// spec, given is nil, and the first sync computes the deadline from the grace
-// period. The deadline is never later than the deadline that an earlier agent
-// has stored. terminationDeadline converts the stored deadline once to the
-// remaining time; after that, a step of the system clock does not affect the
-// deadline.
+// terminationDeadline returns the deadline of the pod's terminating syncs. The
+// argument given is the deadline of the pod's worker. If given is not nil,
+// terminationDeadline returns given. If the pod has no spec, given is nil, and
+// the first sync computes the deadline from the grace period. The deadline is
+// never later than the deadline that an earlier agent has stored.
+// terminationDeadline converts the stored deadline once to the remaining time;
+// after that, a step of the system clock does not affect the deadline.
 func (r *Runner) terminationDeadline(ctx context.Context, uid types.UID, given *lifecycle.Deadline, grace time.Duration) *lifecycle.Deadline {
 	isKnown := r.loadTermination(ctx, uid)
 	r.mu.Lock()
@@ -98,9 +98,10 @@ func (r *Runner) terminationDeadline(ctx context.Context, uid types.UID, given *
 	return e.deadline
 }
 
-// storeDeadline stores the pod's deadline, before the caller stops the first
+// storeDeadline stores the pod's deadline before the caller stops the first
 // container. It stores the deadline again whenever the deadline moves, until
-// stop is called. It stores nothing if no container is left to stop.
+// the caller calls the returned function stop. It stores nothing if no
+// container is left to stop.
 func (r *Runner) storeDeadline(ctx context.Context, status *podcache.Status, deadline *lifecycle.Deadline) (stop func()) {
 	if r.cfg.State == nil || !status.Stale && !slices.ContainsFunc(status.Containers, mayRun) {
 		return func() {}
@@ -158,10 +159,11 @@ func (r *Runner) writeTermination(ctx context.Context, uid types.UID) {
 	e.written, e.preStopped = at, preStopped
 }
 
-// loadTermination reads the termination record of an earlier agent, unless the
-// record was read before. A record that can't be read counts as a termination
-// with an unknown deadline. If ctx is done before the record was read,
-// loadTermination returns false, and the next sync reads the record.
+// loadTermination reads the termination record that an earlier agent has
+// stored. It reads the record only once. If the record can't be read,
+// loadTermination assumes a termination with an unknown deadline. If ctx is
+// done before the record was read, loadTermination returns false, and the next
+// sync reads the record.
 func (r *Runner) loadTermination(ctx context.Context, uid types.UID) bool {
 	r.mu.Lock()
 	isKnown := r.cfg.State == nil || r.terminations[uid] != nil
@@ -225,9 +227,9 @@ func recordKey(uid types.UID, name string) string {
 	return "pods/" + url.PathEscape(string(uid)) + "/" + name
 }
 
-// putRecord stores a record of a pod. It does not wait for the disk if State
-// has PutUnsynced, because a record about containers need not survive a crash
-// of the machine.
+// putRecord stores a record of a pod. If State has PutUnsynced, putRecord calls
+// it and does not wait for the disk. The record need not survive a crash of the
+// machine, because the crash also ends the containers.
 func (r *Runner) putRecord(ctx context.Context, uid types.UID, name string, text []byte) error {
 	put := r.cfg.State.Put
 	if quick, ok := r.cfg.State.(unsynced); ok {

@@ -13,11 +13,11 @@ import (
 // Unsupported returns an error that names every field of the pod that this
 // Runner does not support, either in general or with its Config. It returns nil
 // if all fields are supported. If a field is unsupported, the caller must
-// reject the whole pod, because the user did not request a pod without its
-// volumes, probes or hooks. Unsupported does not check the pod's operating
-// system, sysctls, AppArmor profiles and supplemental groups policy; [Admit]
-// checks them. The Runner ignores windowsOptions, as the kubelet does on Linux.
-// The caller must handle spec.activeDeadlineSeconds (with
+// reject the whole pod. Otherwise the pod would run without volumes, probes or
+// hooks that its user has requested. Unsupported does not check the pod's
+// operating system, sysctls, AppArmor profiles and supplemental groups policy;
+// [Admit] checks them. The Runner ignores windowsOptions, as the kubelet does
+// on Linux. The caller must handle spec.activeDeadlineSeconds (with
 // lifecycle.ActiveDeadline) and readiness gates.
 func (r *Runner) Unsupported(pod *corev1.Pod) error {
 	u := unsupported{cfg: &r.cfg, node: r.node()}

@@ -50,8 +50,9 @@ func userNamespace(pod *corev1.Pod, node Node) *runtimeapi.UserNamespace {
 }
 
 // mapMounts maps the owners of files in mounts to the container's own user
-// namespace, as the kubelet does (KEP-127). Otherwise the files would belong to
-// "nobody" in the container, and the container's root could not read a Secret.
+// namespace, as the kubelet does (KEP-127). Without the mapping, the files
+// would belong to the user nobody in the container, and the container's root
+// could not read a Secret.
 func mapMounts(config *runtimeapi.ContainerConfig) {
 	users := config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
 	if users.GetMode() != runtimeapi.NamespaceMode_POD {
@@ -90,9 +91,9 @@ type IDRangesConfig struct {
 	// directory, as the kubelet does. PodRoot must be an absolute path.
 	// Required.
 	PodRoot string
-	// First is the first host ID to allocate, a multiple of 65536. Zero means
-	// the default 65536, because the range that starts at ID 0 contains the ID
-	// of root.
+	// First is the first host ID to allocate, a multiple of 65536. Default
+	// 65536: the range that starts at ID 0 contains the ID of root and is never
+	// allocated.
 	First uint32
 	// Pods is the number of ranges of 65536 IDs that start at First. Default:
 	// as many as possible.
@@ -150,9 +151,9 @@ func NewIDRanges(cfg IDRangesConfig) (*IDRanges, error) {
 }
 
 // Acquire returns the pod's IDs. If the pod has no IDs, Acquire allocates and
-// stores new IDs. It returns [ErrNoIDs] if all ranges are in use. If it can't
-// read the file of a pod, it allocates nothing, because the IDs of that pod are
-// unknown.
+// stores new IDs. It returns [ErrNoIDs] if all ranges are in use. If the file
+// of one pod can't be read, Acquire allocates nothing, because the IDs of that
+// pod are unknown.
 func (r *IDRanges) Acquire(uid types.UID) (IDRange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,7 +4,7 @@
 // # What it does
 //
 // Where does the pod come from ([IsStatic], [IsMirror]) and what is its full
-// name ([FullName])? Which containers does it have, in what order
+// name ([FullName])? Which containers does the pod have, and in what order
 // ([Containers], [IsSidecar])? Must a container run again after it has ended
 // ([ShouldRestart])? Has the spec of a container changed since the container
 // was created ([ContainerHash])? What is the pod's quality-of-service class
@@ -17,15 +17,16 @@
 // # What you supply
 //
 // You supply a pod, never nil. The pod need not have the defaults that an API
-// server sets: if a default matters, the function documents how it treats an
+// server sets. If a default matters, the function documents how it treats an
 // unset field.
 //
 // # What it guarantees
 //
 //  1. Every function is pure: its result depends only on its arguments.
 //  2. Arguments are neither retained nor modified. [Containers], [Container]
-//     and [Ephemeral] return pointers into their argument; all other results
-//     are values or new objects.
+//     and [Ephemeral] return pointers into their argument. The list that
+//     [AllocatedResources] returns may be part of its argument. All other
+//     results are values or new objects.
 //  3. Unknown values of enumerations have a documented result.
 //
 // # Goroutines and locking
@@ -35,10 +36,11 @@
 //
 // # Differences from the kubelet
 //
-//   - A container's hash covers its whole spec except resources and the resize
-//     policy, not only its name and image, so that an edited manifest takes
-//     effect even if its pod keeps its UID. [KubeletHash] is the kubelet's
-//     hash, for the annotation by which a kubelet recognizes a container.
+//   - The kubelet's hash of a container covers only its name and image.
+//     [ContainerHash] covers the whole spec except resources and the resize
+//     policy, so that an edited manifest takes effect even if its pod keeps its
+//     UID. [KubeletHash] is the kubelet's hash, for the annotation by which a
+//     kubelet recognizes a container.
 //   - QOSClass, Requests and AllocatedResources work on a pod without defaults: a missing
 //     request counts as equal to the limit, for a container and for the pod as
 //     a whole. The kubelet relies on the API server's defaults.

@@ -10,10 +10,10 @@ import (
 
 // Objects reads the ConfigMaps and Secrets to which pods refer in volumes,
 // environment variables and image pull secrets. If an object does not exist,
-// IsNotFound of apimachinery's package errors reports true for the error, and
-// the caller skips an optional reference. After any other error the caller
-// retries. All methods are safe for concurrent use. podsource.Store implements
-// Objects.
+// the methods return an error for which IsNotFound of apimachinery's package
+// errors reports true. The caller then skips an optional reference. After any
+// other error, the caller retries. All methods are safe for concurrent use.
+// podsource.Store implements Objects.
 type Objects interface {
 	// ConfigMap and Secret return an object of the pod's namespace. The caller
 	// must not modify the object. The first call for a pod may start a watch,

@@ -134,11 +134,11 @@ func RuntimeID(id string) string {
 }
 
 // ShouldRestart reports whether c must be restarted after it has ended with
-// exitCode. If c has its own restart policy, its restart rules decide first
-// (KEP-5307); if no rule matches, its policy decides. If c has no policy, its
-// rules are ignored and the pod's policy decides. An unknown policy means
-// Always, as in the kubelet. A rule with an unknown action or operator never
-// matches.
+// exitCode. If c has its own restart policy, the restart rules of c decide
+// first (KEP-5307). If no rule matches, the policy of c decides. If c has no
+// policy, its rules are ignored and the pod's policy decides. An unknown policy
+// means Always, as in the kubelet. A rule with an unknown action or operator
+// never matches.
 func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	policy := pod.Spec.RestartPolicy
 	if c.RestartPolicy != nil {
@@ -178,11 +178,11 @@ func matches(codes *corev1.ContainerRestartRuleOnExitCodes, exitCode int32) bool
 	}
 }
 
-// ContainerHash returns a hash of the container's spec without its resources
-// and its resize policy, which may change while the container runs. The hash
-// depends only on the JSON form of the container, so every process computes the
-// same hash. If a later version of the API adds a field, the hash changes only
-// if the field is set.
+// ContainerHash returns a hash of the container's spec. The hash does not cover
+// the resources and the resize policy, which may change while the container
+// runs. The hash depends only on the JSON form of the container, so every
+// process computes the same hash. If a later version of the API adds a field,
+// the hash changes only if the field is set.
 func ContainerHash(c *corev1.Container) string {
 	stripped := *c
 	stripped.Resources = corev1.ResourceRequirements{}

@@ -9,10 +9,11 @@ import (
 // QOSClass returns the pod's quality-of-service class. If the pod's status has
 // a class, QOSClass returns that class, because the class of a pod never
 // changes. Otherwise, for example for a static pod, QOSClass computes the class
-// from the spec: BestEffort if no container requests CPU or memory, Guaranteed
-// if every container has limits of CPU and memory that equal its requests, else
-// Burstable. A missing request defaults to the limit, as in the API server. If
-// the pod has pod-level resources (KEP-2837), only these count.
+// from the spec. The class is BestEffort if no container has a request or limit
+// of CPU or memory. It is Guaranteed if every container has limits of CPU and
+// memory that equal its requests. Otherwise it is Burstable. A missing request
+// defaults to the limit, as in the API server. If the pod has pod-level
+// resources (KEP-2837), only these count.
 func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass

@@ -40,10 +40,9 @@ func AllocatedResources(pod *corev1.Pod) corev1.ResourceList {
 }
 
 // statusIsLower reports whether no resource in the pod's status exceeds the
-// request in its spec, so that the spec decides what the pod occupies. This is
+// request in its spec. The pod then occupies what the spec requests. This is
 // the usual case: no resize is in progress. statusIsLower allocates no memory,
-// because the admission of a pod adds up the resources of all other pods of the
-// node.
+// because it is called for all other pods of the node when a pod is admitted.
 func statusIsLower(pod *corev1.Pod) bool {
 	if pod.Status.Resources != nil || pod.Status.AllocatedResources != nil || resource.IsPodResizeInfeasible(pod) {
 		return false
@@ -80,18 +79,18 @@ func within(list, limit corev1.ResourceList) bool {
 }
 
 // Limits returns the total limits of the pod, computed as in [Requests]. If a
-// container has no limit of a resource, the list has the sum of the limits of
+// container has no limit of a resource, the total is the sum of the limits of
 // the other containers. Overhead is added only to resources that have a limit.
 func Limits(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodLimits(apart(pod), resource.PodResourcesOptions{})
 }
 
 // EnforceableLimits returns the limits of CPU and memory that can be enforced
-// for the pod as a whole, with its overhead: the pod-level limits, or the sum
-// of its containers' limits if every container has a limit. If the pod has no
-// limit of a resource and one of its containers has none either, the result has
-// no limit of this resource, because a limit of the pod would also apply to
-// this container.
+// for the pod as a whole, with its overhead. These are the pod-level limits. If
+// a pod-level limit is missing and every container has a limit of the resource,
+// the sum of the containers' limits is used. If a container has no limit
+// either, the result has no limit of this resource: a limit of the pod would
+// also limit this container.
 func EnforceableLimits(pod *corev1.Pod) corev1.ResourceList {
 	limits := corev1.ResourceList{}
 	all := Limits(pod)
@@ -123,8 +122,8 @@ func hasLimit(pod *corev1.Pod, name corev1.ResourceName) bool {
 
 // apart returns a copy of the pod with its own copy of the pod-level resources,
 // or the same pod if it has no such resources. component-helpers adds the
-// overhead to these resources in place. If a quantity is so long that it is
-// stored behind a pointer, this would change the original pod.
+// overhead to these resources in place. Without the copy, this would change the
+// original pod if a quantity is so long that it is stored behind a pointer.
 func apart(pod *corev1.Pod) *corev1.Pod {
 	if pod.Spec.Resources == nil {
 		return pod
@@ -135,8 +134,8 @@ func apart(pod *corev1.Pod) *corev1.Pod {
 }
 
 // defaulted returns the pod with each missing request set to its limit. If no
-// request is missing, it returns the same pod; otherwise it copies everything
-// that it changes.
+// request is missing, defaulted returns the same pod. Otherwise it copies
+// everything that it changes.
 func defaulted(pod *corev1.Pod) *corev1.Pod {
 	inits, initsChanged := defaultedContainers(pod.Spec.InitContainers)
 	mains, mainsChanged := defaultedContainers(pod.Spec.Containers)

@@ -44,9 +44,9 @@ type Config struct {
 	// ResyncPeriod is the time between two syncs of a pod after a success. Up
 	// to half of it is added at random. Default 1 m.
 	ResyncPeriod time.Duration
-	// BackoffPeriod is the delay before a failed sync is repeated, unless its
-	// error requests another delay: see [RetryError]. Up to half of it is added
-	// at random. Default 10 s.
+	// BackoffPeriod is the delay before a failed sync is repeated. Up to half
+	// of it is added at random. The error of the sync may request another
+	// delay, to which nothing is added: see [RetryError]. Default 10 s.
 	BackoffPeriod time.Duration
 	// TransientPeriod is the delay before a sync that failed with a
 	// [TransientError] is repeated. Up to half of it is added at random.

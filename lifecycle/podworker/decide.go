@@ -33,7 +33,8 @@ type state struct {
 	started, stopping bool
 	// deleted: the pod is deleted or not desired any more. evicted: it was
 	// evicted. restart: it was created again while it was terminating.
-	// inRuntime: containers of it may have been running when it was killed.
+	// inRuntime: containers of the pod may have been running when it was
+	// killed.
 	deleted, evicted, restart, inRuntime bool
 }
 
@@ -54,9 +55,12 @@ type effects struct {
 	cancel bool
 }
 
-// applyUpdate applies an update, by the kubelet's rules: a pod that must end
-// cannot be revived, a terminating pod is not created again under the same UID
-// before it was forgotten, and updates of a pod that has ended have no effect.
+// applyUpdate applies an update, by the kubelet's rules:
+//
+//   - A pod that must end never returns to the phase Syncing.
+//   - A terminating pod can be created again under the same UID only after it
+//     was forgotten.
+//   - Updates of a pod that has ended have no effect.
 func applyUpdate(s state, u Update, w chan<- error, f facts) (state, effects) {
 	if reason := malformed(u); reason != "" {
 		return s, effects{ignored: reason, report: waiterList(w)}
@@ -149,9 +153,9 @@ const minGrace = time.Second
 // grace returns the grace period of the pod. The argument before is the
 // previous grace period, or zero. The result is the shortest of before, the
 // pod's deletion grace period and the override that are set. If none of them is
-// set, the result is the spec's grace period, or 30 s, the API server's
-// default, if the spec has no grace period. The result is in whole seconds, at
-// least one, as in the kubelet.
+// set, the result is the spec's grace period. If the spec has no grace period,
+// the result is 30 s, the API server's default. The result is in whole seconds,
+// at least one, as in the kubelet.
 func grace(before time.Duration, pod *corev1.Pod, override *time.Duration) time.Duration {
 	g, decided := before, before != 0
 	lower := func(d time.Duration) {

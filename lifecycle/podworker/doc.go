@@ -6,38 +6,43 @@
 // [Workers] have one record for each pod. They call a [Syncer] when the pod is
 // new or has changed, when its containers have changed, and when a failed sync
 // must be repeated. Otherwise they call the Syncer 60 to 90 s after the last
-// sync. Such a call is a sync; its argument is a [SyncRequest]. A pod is known
-// while it has a record, and forgotten when its record was deleted. It is
-// desired while a source of pods lists it. A known pod is in one of four
-// phases. It may skip a phase, but never goes back to an earlier phase:
+// sync. Each call is a sync, and its argument is a [SyncRequest]. A pod is
+// known while it has a record. It is forgotten when its record was deleted. A
+// pod is desired while a source of pods lists it. A known pod is in one of four
+// phases. The pod may skip a phase, but never goes back to an earlier phase:
 //
 //	Syncing → Terminating → Terminated → Finished → forgotten
 //
-// A pod becomes Terminating when it is deleted, killed or evicted, when its API
-// status has a terminal phase, when SyncPod reports that it ran to completion,
-// or when it is not desired any more. It becomes Terminated when
-// SyncTerminatingPod succeeds: all containers of the pod have stopped. It
-// becomes Finished when SyncTerminatedPod succeeds: the resources of the pod
-// are released. A finished pod stays known until [Workers.SyncKnownPods] finds
-// that it is not desired or was created again under the same UID, or until
-// [Workers.Forget] is called. The pod is then forgotten and can be created
-// again. A pod that only the runtime knows is forgotten as soon as it has
-// finished.
+// A pod becomes Terminating in one of these cases:
+//
+//   - It is deleted, killed or evicted.
+//   - Its API status has a terminal phase.
+//   - SyncPod reports that it ran to completion.
+//   - It is not desired any more.
+//
+// It becomes Terminated when SyncTerminatingPod succeeds: all containers of the
+// pod have stopped. It becomes Finished when SyncTerminatedPod succeeds: the
+// resources of the pod are released. A finished pod stays known until it is
+// forgotten. [Workers.SyncKnownPods] forgets it if it is not desired or was
+// created again under the same UID, and [Workers.Forget] forgets it in any
+// case. A forgotten pod can be created again. A pod that only the runtime knows
+// is forgotten as soon as it has finished.
 //
 // Two static pods with the same full name never run at the same time: the later
 // pod waits until the earlier pod has finished. A pod that only the runtime
 // knows can only be killed: [Workers.KillOrphans] finds such pods in the
 // runtime's list.
 //
-// A sync gets a status of the pod that is newer than the end of the pod's
-// previous sync, so that the sync does not repeat the actions of the previous
-// sync. A sync of a Terminating or Terminated pod gets an older status if no
-// new status arrives in time: see [Config.FreshTimeout]. If a Syncer has
-// refreshed the cache after its last change, it calls [SyncRequest.Refreshed],
-// and the next sync need not wait for a newer status. A pod that is created
-// with the UID of a forgotten pod does not get the status of the forgotten pod.
-// If the clock does not advance, as in a testing/synctest bubble whose runtime
-// answers at once, a sync waits for the first status with a later time.
+// Each sync gets a status of the pod from after the end of the pod's previous
+// sync. With an older status, the sync could repeat the actions of the previous
+// sync. The exception is a sync of a Terminating or Terminated pod: it gets an
+// older status if no new status arrives in time, see [Config.FreshTimeout]. If
+// a Syncer has refreshed the cache after its last change, it calls
+// [SyncRequest.Refreshed], and the next sync need not wait for a newer status.
+// A pod that is created with the UID of a forgotten pod does not get the status
+// of the forgotten pod. If the clock does not advance, as in a testing/synctest
+// bubble whose runtime answers at once, a sync waits for the first status with
+// a later time.
 //
 // When the node shuts down, [PlanShutdown] returns the order in which pods are
 // terminated: by priority, critical pods last. [Shutdown] terminates the pods
@@ -72,43 +77,44 @@
 //     [Config.FreshTimeout].
 //  7. A failed sync is repeated: after 10 to 15 s, or at the time that its
 //     error requests, see [RetryError] and [TransientError].
-//  8. For a forgotten pod, the Workers store only the end of its last sync,
-//     until the second call of SyncKnownPods after it was forgotten.
-//  9. SyncKnownPods never terminates a pod that is newer than its list of
+//  8. For a forgotten pod, the Workers store only the time at which its last
+//     sync ended. They delete this time in the second call of SyncKnownPods
+//     after the pod was forgotten.
+//  9. SyncKnownPods never terminates a pod that is newer than the list of
 //     desired pods.
-//  10. Every stage of a shutdown is carried out, even if an earlier stage
-//     fails, unless the ctx of [Shutdown] is done. A stage takes at most its
-//     period, and the flush after it takes at most
-//     [ShutdownOptions].FlushTimeout. This requires that the functions that
-//     Shutdown calls return when their ctx is done.
+//  10. [Shutdown] carries out every stage, even if an earlier stage fails. It
+//     stops early only if its ctx is done. A stage takes at most its period,
+//     and the flush after the stage takes at most
+//     [ShutdownOptions].FlushTimeout. For this, the functions that Shutdown
+//     calls must return when their ctx is done.
 //
 // # Goroutines and locking
 //
 // A pod has a goroutine only during a sync. Every sync has its own ctx, which
 // is cancelled when the sync ends. The due times of all syncs are in one heap,
 // and Run sleeps until the earliest due time; nothing polls. One mutex guards
-// the records. It is not held while the Syncer, the Cache's GetNewerThan,
-// AfterSync or an Observer runs, so all of them may call methods of the
-// Workers. Run returns when every sync has ended; a Syncer that ignores its ctx
-// delays the return of Run.
+// the records. The mutex is not held while the Syncer, the Cache's
+// GetNewerThan, AfterSync or an Observer runs, so all of them may call methods
+// of the Workers. Run returns when every sync has ended; a Syncer that ignores
+// its ctx delays the return of Run.
 //
 // # Differences from the kubelet
 //
 //   - The kubelet's killPodNow waits 10 s for a pod that has finished, for a
-//     static pod that never started, and for a forgotten pod, because the caller
-//     is not notified. Here every waiting caller is notified. There is no
-//     timeout of 1.5 times the grace period either: the caller's ctx limits the
-//     wait.
-//   - A pod that has a terminal phase when it becomes known is stopped unless
-//     the cache has a status in which nothing of the pod runs; the kubelet
-//     assumes that the pod has stopped as long as the kubelet's cache has no
-//     status of the pod.
+//     static pod that never started, and for a forgotten pod: nothing notifies
+//     the caller. Here every waiting caller is notified. There is no timeout of
+//     1.5 times the grace period either: the caller's ctx limits the wait.
+//   - If a pod has a terminal phase when it becomes known, the Workers stop the
+//     pod. They skip this only if the cache has a status in which nothing of
+//     the pod runs. The kubelet assumes that the pod has stopped while the
+//     kubelet's cache has no status of the pod.
 //   - The termination of a pod interrupts a sync that waits for a fresh status.
 //     In the kubelet, nothing interrupts this wait, so pods can't be evicted
 //     while the runtime hangs.
-//   - If a second deletion has a shorter grace period, the ctx of the running
-//     sync ends, unless the sync has called [SyncRequest.Deadline]
-//     (kubernetes#127339, kubernetes#113606).
+//   - If a second deletion has a shorter grace period, the Workers cancel the
+//     running sync (kubernetes#127339, kubernetes#113606). If the sync has
+//     called [SyncRequest.Deadline], it continues with the new deadline
+//     instead.
 //   - An idle pod costs a record of a few hundred bytes, not a goroutine. A
 //     sync starts exactly when it is due; the kubelet checks once a second.
 //   - A static pod that waits for another static pod is started as soon as the
@@ -131,11 +137,11 @@
 //     the kubelet, one goroutine sends all updates. Here PLEG's events and the
 //     Create of a pod may come from two goroutines, in any order. If a Sync
 //     started a pod and the pod ended before its Create came, the Create would
-//     run it a second time.
+//     run the pod a second time.
 //   - SyncKnownPods gets the list of desired pods from a function. It therefore
 //     need not be called by the loop that passes updates.
-//   - The status of a pod that ended in a shutdown is written before the machine
-//     goes down, if the Flush function of the shutdown writes statuses.
+//   - If the Flush function of a shutdown writes statuses, the status of a pod
+//     that ended in the shutdown is written before the machine goes down.
 //   - A cancelled shutdown stops at once; the kubelet notices the cancellation
 //     after it has killed all pods.
 //   - If the machine allows less time than a shutdown needs, the first stages

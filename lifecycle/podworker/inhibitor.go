@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// ErrShutdownCancelled is the cause of the ctx of a shutdown that the machine
-// has cancelled.
+// ErrShutdownCancelled is the cause of the ctx of a shutdown after the machine
+// has cancelled the shutdown.
 var ErrShutdownCancelled = errors.New("the shutdown of the machine was cancelled")
 
 // Inhibitor delays the shutdown of the machine, for example with a delay
 // inhibitor lock of systemd-logind. This package has no implementation. At most
 // two goroutines call the methods at the same time.
 type Inhibitor interface {
-	// Inhibit delays the next shutdown for up to need until release is called.
-	// allowed is how long the machine will wait, which may be less than need; 0
-	// means that the machine does not wait.
+	// Inhibit delays the next shutdown until release is called, for at most the
+	// time need. allowed is how long the machine will wait, which may be less
+	// than need; 0 means that the machine does not wait.
 	Inhibit(ctx context.Context, need time.Duration) (allowed time.Duration, release func(), err error)
 	// AwaitShutdown returns nil when the machine is about to shut down.
 	AwaitShutdown(ctx context.Context) error
@@ -28,11 +28,11 @@ type Inhibitor interface {
 
 // HoldShutdown delays each shutdown of the machine until shutDown has returned.
 // HoldShutdown calls shutDown with the time that the machine allows, for
-// [PlanShutdown], and with a ctx that is done when the shutdown is cancelled;
-// the cause is then [ErrShutdownCancelled]. HoldShutdown uses only Events and
-// Node of o, for the event about a cancelled shutdown. It returns nil when ctx
-// is done. It returns an error if the Inhibitor fails or the machine does not
-// wait; the caller should then try again later.
+// [PlanShutdown]. The ctx of shutDown is done when the machine cancels the
+// shutdown; its cause is then [ErrShutdownCancelled]. HoldShutdown uses only
+// Events and Node of o, for the event about a cancelled shutdown. It returns
+// nil when ctx is done. It returns an error if the Inhibitor fails or the
+// machine does not wait; the caller should then try again later.
 func HoldShutdown(
 	ctx context.Context, in Inhibitor, need time.Duration, o ShutdownOptions, shutDown func(ctx context.Context, allowed time.Duration),
 ) error {

@@ -23,18 +23,18 @@ type Known struct {
 // SyncKnownPods terminates the known pods that are not in the list of desired
 // pods, and returns the known pods. It forgets a finished pod if the pod is not
 // desired or was created again meanwhile. It also forgets a pod that is not
-// desired and was never started. Forgotten pods are not in the result. A
-// desired pod that is not in the result must be created with
+// desired and was never started. Forgotten pods are not in the result. The
+// caller must create a desired pod that is not in the result with
 // [Workers.UpdatePod]. Call SyncKnownPods when every source of pods has been
 // read, and then regularly: each call retries pods whose termination failed.
 //
 // The function desired returns all desired pods. SyncKnownPods calls it once,
-// without a lock. A pod that is updated after this call has begun counts as
-// desired, because the list may be older than the pod. Callers of SyncKnownPods
-// and of UpdatePod therefore need no common lock. But the updates of one pod
-// must be in the order of its specs. If the list is older than the removal of a
-// pod, the only effect is that the pod stays known until the next call of
-// SyncKnownPods.
+// without a lock. A pod that is updated after the call of desired has begun
+// counts as desired, because the list may be older than the pod. Callers of
+// SyncKnownPods and of UpdatePod therefore need no common lock. But the updates
+// of one pod must be in the order of its specs. If the list is older than the
+// removal of a pod, the only effect is that the pod stays known until the next
+// call of SyncKnownPods.
 //
 // The result is shared between calls until something changes, and must not be
 // modified.
@@ -130,8 +130,9 @@ func (w *Workers) snapshot() map[types.UID]Known {
 	return w.known
 }
 
-// forgettable reports whether nothing is left to do for a pod: the pod has
-// finished, or it is not desired, was never started and was not in the runtime.
+// forgettable reports whether nothing is left to do for a pod. This is the case
+// if the pod has finished. It is also the case if the pod is not desired, was
+// never started and was not in the runtime.
 func forgettable(s state, orphan bool) bool {
 	return s.phase == Finished || orphan && !s.started && !s.inRuntime
 }

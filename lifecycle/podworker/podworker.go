@@ -203,8 +203,13 @@ func (w *Workers) blocked(p *worker) bool {
 // worker. Only the newest update counts; earlier updates that no sync has used
 // yet are skipped. But an update that terminates a pod always takes effect.
 //
-// An invalid update (no pod, no UID, an unknown type), an update of a pod that
-// has ended, and a Sync of an unknown pod are ignored: see [Observer.Ignored].
+// UpdatePod ignores the following updates: see [Observer.Ignored].
+//
+//   - an invalid update: no pod, no UID, an unknown type, or no spec with
+//     another type than Kill
+//   - a Sync of an unknown pod
+//   - a Create of a pod that is terminating
+//   - an update of a pod that has ended
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
 // runs reports whether the cache has a running container or a ready sandbox of
@@ -265,10 +270,15 @@ func (w *Workers) update(u Update, done chan<- error) {
 
 // runsFact returns the value of facts.runs for applyUpdate: whether containers
 // of the pod may be running. It queries the cache only if applyUpdate needs the
-// value: for a pod with a terminal phase, which may have ended before this
-// agent started, for a static pod, which may never have started, and for a pod
-// that is killed. For other pods it returns false. For an update without a spec
-// it returns true, because such a pod was found in the runtime.
+// value:
+//
+//   - for a pod with a terminal phase, which may have ended before this agent
+//     started
+//   - for a static pod, which may never have started
+//   - for a pod that is killed
+//
+// For other pods it returns false. For an update without a spec it returns
+// true, because such a pod was found in the runtime.
 func (w *Workers) runsFact(u Update) bool {
 	if u.Pod == nil {
 		return true

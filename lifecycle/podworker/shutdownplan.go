@@ -126,9 +126,8 @@ type StagePod struct {
 // node shuts down: the lowest priority first, without stages that have no pod.
 // The argument total is the time that the machine allows, 0 for no limit. If
 // total is less than the time for all stages together, the first stages get
-// less time, so that the last stages, which usually have the critical pods,
-// keep their time. PlanShutdown modifies nothing. It returns nil if periods is
-// empty.
+// less time. The last stages, which usually have the critical pods, keep their
+// time. PlanShutdown modifies nothing. It returns nil if periods is empty.
 func PlanShutdown(pods []*corev1.Pod, periods []ShutdownGracePeriodByPodPriority, total time.Duration) []Stage {
 	if len(periods) == 0 {
 		return nil

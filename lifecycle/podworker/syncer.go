@@ -45,8 +45,8 @@ type SyncRequest struct {
 	Pod *corev1.Pod
 	// Status is the pod's state in the runtime, never nil. It is at least as
 	// new as the end of the last sync, or as the time that the last sync passed
-	// to [SyncRequest.Refreshed], unless it is marked Stale: see
-	// [Config.FreshTimeout].
+	// to [SyncRequest.Refreshed]. A status that is marked Stale may be older:
+	// see [Config.FreshTimeout].
 	Status *podcache.Status
 	// Grace is the pod's grace period, in whole seconds, at least one. It is 0
 	// in the phase Syncing, and for a pod that ended before this agent started.
@@ -68,9 +68,9 @@ type SyncRequest struct {
 // when this agent started, the time may be earlier: see
 // [lifecycle.ResumedDeadline]. All terminating syncs of a pod have the same
 // Deadline. A Syncer that calls Deadline must respect the deadline: if the
-// grace period becomes shorter during the sync, the deadline is moved and the
-// sync is not cancelled. Deadline returns nil if the pod is not in the phase
-// Terminating, and for a SyncRequest that no worker has made.
+// grace period becomes shorter during the sync, the Workers move the deadline
+// and do not cancel the sync. Deadline returns nil if the pod is not in the
+// phase Terminating, and for a SyncRequest that no worker has made.
 func (req SyncRequest) Deadline() *lifecycle.Deadline {
 	if req.usesDeadline != nil {
 		req.usesDeadline.Store(true)

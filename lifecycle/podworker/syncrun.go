@@ -102,8 +102,8 @@ func (w *Workers) doSync(t *syncRun) {
 	t.info.Duration = t.ended.Sub(called)
 }
 
-// finish updates the pod's state after a sync, and schedules the next sync
-// unless the pod has finished.
+// finish updates the pod's state after a sync. If the pod has not finished, it
+// also schedules the next sync.
 func (w *Workers) finish(t *syncRun) {
 	w.mu.Lock()
 	p := t.p

@@ -9,14 +9,15 @@ import (
 	"slices"
 )
 
-// Combine returns a function for podrunner.Config.Inject, which calls Container
-// of every ledger, in order, and merges the Injections. If Container returns an
-// error, the function's error names the ledger. If two ledgers set CPUs, Mems,
-// or the same device path, CDI device, variable, mount path, annotation or
-// resource, the error names both ledgers and the conflict. After an error the
-// function still calls the other ledgers. In a conflict, the Injection contains
-// the entry of the first ledger. A conflict about CPUs or Mems leaves that
-// field empty.
+// Combine returns a function for podrunner.Config.Inject. The function calls
+// Container of every ledger, in order, and merges the Injections. If Container
+// of a ledger returns an error, the function returns an error that names the
+// ledger. If two ledgers set CPUs, Mems, or the same device path, CDI device,
+// variable, mount path, annotation or resource, the error names both ledgers
+// and the conflict. After an error the function still calls the other ledgers.
+// In a conflict, the Injection contains the entry of the first ledger. Only
+// CPUs and Mems are different: after a conflict about one of these fields, the
+// field is empty.
 func Combine[L Ledger](ledgers ...L) func(context.Context, ContainerRequest) (Injection, error) {
 	ledgers = slices.Clone(ledgers)
 	return func(ctx context.Context, r ContainerRequest) (Injection, error) {
@@ -34,8 +35,8 @@ func Combine[L Ledger](ledgers ...L) func(context.Context, ContainerRequest) (In
 	}
 }
 
-// merger merges Injections. owners contains, by the description of an entry
-// such as "device /dev/fuse", the index of the ledger that has set the entry.
+// merger merges Injections. owners maps the description of an entry, such as
+// "device /dev/fuse", to the index of the ledger that has set the entry.
 type merger struct {
 	out    Injection
 	owners map[string]int

@@ -3,13 +3,14 @@
 //
 // # What it does
 //
-// An [Allocator] reserves a pod's share when the pod is admitted, and returns
-// for each container an [Injection]: what the container gets in addition to its
-// spec. The kubelet's CPU, memory, device and topology managers correspond to
-// allocators. [Combine] combines any number of allocators into one function for
-// podrunner.Config.Inject. A podrunner.Runner calls this function before it
-// creates a container, and in each sync for each running container. So an
-// allocator can change the CPUs and memory nodes of running containers.
+// An [Allocator] reserves a pod's share when the pod is admitted. For each
+// container, the Allocator returns an [Injection]: what the container gets in
+// addition to its spec. The kubelet's CPU, memory, device and topology managers
+// correspond to allocators. [Combine] combines any number of allocators into
+// one function for podrunner.Config.Inject. A podrunner.Runner calls this
+// function before it creates a container, and in each sync for each running
+// container. So an allocator can change the CPUs and memory nodes of running
+// containers.
 //
 // # What you supply
 //
@@ -38,14 +39,15 @@
 // # Differences from the kubelet
 //
 //   - If two device plugins set the same variable, mount, device or annotation,
-//     the kubelet logs an error and uses the first; here the container is not
-//     created and stays in the state waiting.
+//     the kubelet logs an error and uses the value of the first plugin. Here
+//     the container is not created and stays in the state waiting.
 //   - The kubelet's managers keep checkpoint files; here an allocator can store
 //     a pod's share in annotations in the runtime.
-//   - The kubelet changes the CPUs of running containers every 10 s; here they
-//     change in the next sync of their pod, which the allocator requests.
-//   - The kubelet's managers call each other in code; here each allocator is an
-//     admission handler.
+//   - The kubelet changes the CPUs of running containers every 10 s. Here the
+//     CPUs change in the next sync of the container's pod, and the allocator
+//     requests this sync.
+//   - The kubelet's managers call each other; here the managers are independent
+//     allocators, and each allocator is an admission handler.
 //
 // # Testing your code with it
 //

@@ -21,12 +21,12 @@ import (
 // not notify the allocator, and the old version of the pod keeps running.
 //
 // If an allocator has no CPUs or memory nodes left for a container, Admit must
-// reject the pod. Empty CPUs or Mems mean "not set", so the container could use
-// all CPUs or memory nodes.
+// reject the pod. Otherwise the container could use all CPUs or memory nodes,
+// because empty CPUs or Mems mean "not set".
 //
-// A change of one pod's share may change what containers of other pods get,
-// such as the remaining CPUs. The allocator must then request a sync of these
-// pods: each sync calls Container.
+// If the share of one pod changes, the containers of other pods may get
+// something else, for example other shared CPUs. The allocator must then
+// request a sync of these pods. The sync calls Container.
 type Allocator interface {
 	Ledger
 	lifecycle.AdmitHandler
@@ -34,7 +34,7 @@ type Allocator interface {
 
 // Ledger records what an allocator has assigned. The agent calls Restore, Admit
 // and Release one at a time. It may call Container concurrently with these
-// methods and for several containers.
+// methods, and concurrently for several containers.
 type Ledger interface {
 	// Name returns the allocator's name for rejections, messages of waiting
 	// containers, and metrics.
@@ -48,8 +48,9 @@ type Ledger interface {
 	// Container returns what a container gets. The Runner calls Container
 	// before it creates an instance, and in each sync of the pod while the
 	// instance runs. For a running container only CPUs, Mems and Health have an
-	// effect. If Container returns an error, a new container waits, a running
-	// container is not changed, and a later sync calls Container again.
+	// effect. If Container returns an error, a container that is about to be
+	// created waits, and a running container is not changed. A later sync calls
+	// Container again.
 	Container(ctx context.Context, r ContainerRequest) (Injection, error)
 	// Release releases the share of a pod that was rejected or has ended for
 	// good. The agent may call Release for a pod without a share.

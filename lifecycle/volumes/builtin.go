@@ -98,8 +98,8 @@ func (l local) makeFolder(r Request, mount func() error) (err error) {
 	return parent.Chmod(name, mode)
 }
 
-// mountMemory mounts a tmpfs on the volume's directory, unless the directory is
-// a mount point already.
+// mountMemory mounts a tmpfs on the volume's directory. If the directory is a
+// mount point already, mountMemory does nothing.
 func (l local) mountMemory(r Request, sizeBytes int64) error {
 	dir := l.dir(r.Ref)
 	if isMountPoint(r.batch.root, dir) {
@@ -143,8 +143,8 @@ func (hostPathPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
 	return v.HostPath != nil, nil
 }
 
-// SetUp implements [Plugin]. It does not create Dir, so the volume is neither
-// refreshed nor torn down.
+// SetUp implements [Plugin]. It does not create Dir, so the manager does not
+// refresh the volume or tear it down.
 func (hostPathPlugin) SetUp(_ context.Context, r Request) (Mount, error) {
 	at, err := hostPath(r.Spec.HostPath)
 	return Mount{Path: at}, err

@@ -85,8 +85,8 @@ type Operation struct {
 	Volume string
 	Plugin string
 	// Took is the duration of the operation. Total is the time from the start
-	// of Mount to the end of the operation. It is zero for operations outside
-	// of Mount.
+	// of Mount to the end of the operation. Total is zero for operations
+	// outside of Mount.
 	Took, Total time.Duration
 	// Err is the error of the operation.
 	Err error

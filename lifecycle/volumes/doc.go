@@ -34,7 +34,7 @@
 //     that already runs, Refresh reports unsupported volumes and updates the
 //     other volumes.
 //  2. A process that opens ..data in a volume sees one version of the volume's
-//     contents, never a mix of two versions; files appear and disappear
+//     contents, never a mix of two versions. Files appear and disappear
 //     together with the version. After a crash of the agent, the volume has
 //     either the old or the new version, and the next write removes the remains
 //     of the other version.
@@ -44,11 +44,11 @@
 //  4. Unmount never removes files through a mount. It unmounts everything in
 //     the pod's directory, including mounts that the Manager did not create,
 //     and then reads the mount table again. If something is still mounted
-//     there, or if the mount table can't be read, it removes nothing. It does
-//     not touch the data of hostPath volumes. It finds plugins by the names of
-//     directories, so it needs no pod object. If a plugin is unknown or can't
-//     tear a volume down, the volume and its mounts stay. Unmount then returns
-//     an error, and removes the pod's other volumes.
+//     there, or if the mount table can't be read, it removes nothing. Unmount
+//     does not touch the data of hostPath volumes. It finds plugins by the
+//     names of directories, so it needs no pod object. If a plugin is unknown
+//     or can't tear a volume down, the volume and its mounts stay. Unmount then
+//     returns an error, and removes the pod's other volumes.
 //  5. No name in a manifest and no link in a volume leads out of the root: all
 //     access goes through os.Root, and names are checked first.
 //  6. Every call can be repeated. A repeated call completes the work that a
@@ -68,8 +68,9 @@
 // lock while it calls plugins and other collaborators, so a plugin that hangs
 // blocks only calls for the same pod. Calls that wait for the lock return when
 // their ctx is done. Mount and Refresh read the mount table at most once per
-// call, and only if a tmpfs must be mounted. Unmount reads it if the pod has a
-// directory for volumes, and reads it again after it has unmounted something.
+// call, and only if a tmpfs must be mounted. Unmount reads the mount table if
+// the pod has a directory for volumes, and reads the table again after it has
+// unmounted something.
 //
 // # Differences from the kubelet
 //
@@ -77,7 +78,7 @@
 //   - A tmpfs gets the option noswap if the kernel supports it.
 //   - In a projected volume, a path that is a file in one source and a
 //     directory in another is an error. If two sources have the same path, the
-//     later one counts, as in the kubelet.
+//     later source counts, as in the kubelet.
 //   - Unmount finds mounts in /proc/self/mountinfo, not in memory, so it also
 //     finds mounts from before a restart of the agent.
 //   - A hostPath that is not absolute is rejected, whatever its type.

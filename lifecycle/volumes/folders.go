@@ -52,7 +52,7 @@ type pluginFolder struct {
 func (f pluginFolder) empty() bool { return f.isDir && len(f.volumes) == 0 }
 
 // folders returns a pod's plugin directories with their volumes. If a plugin's
-// directory is not a directory but a link or a file, folders returns it without
+// directory is replaced by a link or a file, folders returns it without
 // volumes, because a link may lead out of the pod's directory.
 func (m *Manager) folders(root *os.Root, uid types.UID) (folders []pluginFolder, err error) {
 	dir := path.Join(podsDir, string(uid), volumesDir)

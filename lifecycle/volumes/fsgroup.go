@@ -10,11 +10,11 @@ import (
 )
 
 // SetFSGroup changes the group of all files and directories in a mounted volume
-// to the pod's fsGroup. The group may then read the files and, unless the
-// volume is read-only, write to them. New files in the directories belong to
-// the group too. SetFSGroup does nothing if the pod has no fsGroup. With the
-// fsGroupChangePolicy OnRootMismatch, it also does nothing if the volume's top
-// directory already has the right group and mode.
+// to the pod's fsGroup. The group may then read the files. If the volume is not
+// read-only, the group may also write to the files. New files in the
+// directories belong to the group too. SetFSGroup does nothing if the pod has
+// no fsGroup. With the fsGroupChangePolicy OnRootMismatch, it also does nothing
+// if the volume's top directory already has the right group and mode.
 //
 // As in the kubelet, the plugin decides whether a volume belongs to the group:
 // a volume on a disk usually does, a network share does not. Call SetFSGroup

@@ -13,9 +13,9 @@ import (
 )
 
 // hostPath returns the path of a hostPath volume. It checks that the file or
-// directory has the requested type. If the file or directory is missing,
-// hostPath creates it if the type requires this. It follows links, because the
-// administrator controls the node's paths.
+// directory has the requested type. If the file or directory is missing and the
+// type allows it, hostPath creates the file or directory. hostPath follows
+// links, because the administrator controls the node's paths.
 func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	path := source.Path
 	if path == "" {

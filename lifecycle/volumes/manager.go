@@ -199,7 +199,7 @@ func (m *Manager) lock(ctx context.Context, uid types.UID) (leave func(), err er
 }
 
 // open creates the root directory if it is missing, and opens it. All access
-// below goes through os.Root, so that neither names nor links lead out of the
+// below goes through os.Root, so that names and links can't lead out of the
 // root.
 func (m *Manager) open() (*os.Root, error) {
 	if err := os.MkdirAll(m.cfg.Root, 0o750); err != nil {

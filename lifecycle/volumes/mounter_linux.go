@@ -16,8 +16,8 @@ func NewMounter() Mounter { return system{} }
 
 type system struct{}
 
-// Tmpfs mounts a tmpfs whose pages are not swapped out if the kernel supports
-// that (Linux 6.4).
+// Tmpfs mounts a tmpfs. Since Linux 6.4, the kernel does not swap out the pages
+// of this tmpfs.
 func (system) Tmpfs(target string, sizeBytes int64) error {
 	options := "mode=0600"
 	if sizeBytes > 0 {

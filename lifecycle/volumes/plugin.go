@@ -27,11 +27,12 @@ type Plugin interface {
 	// image volumes.
 	Supports(pod *corev1.Pod, v *corev1.Volume) (bool, error)
 	// SetUp sets up the volume and returns its path. It is called before
-	// containers of the pod start. To update the contents of a volume whose Dir
-	// exists, it is also called in each other sync of the pod, even after a
-	// restart of the agent. It should return at once if nothing has changed. If
-	// SetUp returns an error, the containers do not start, and the call is
-	// repeated after a back-off. An [OutdatedError] does not prevent the start.
+	// containers of the pod start. If Dir exists, SetUp is also called in each
+	// later sync of the pod, to update the contents of the volume. This
+	// includes syncs after a restart of the agent. SetUp should return at once
+	// if nothing has changed. If SetUp returns an error, the containers do not
+	// start, and the call is repeated after a back-off. An [OutdatedError] does
+	// not prevent the start.
 	//
 	// The directory Dir records that the volume exists. SetUp must create Dir
 	// before it does anything that TearDown must undo: TearDown is not called

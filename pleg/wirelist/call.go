@@ -80,7 +80,7 @@ func (c *call[M]) list(ctx context.Context, by requests) ([]M, error) {
 
 // listStream requests a list as a stream, and records whether to request the next list as a
 // stream. tooLarge is the size of the earlier list that was too large for one message, or 0
-// if this list is the first.
+// if this list is the first that was too large.
 func (c *call[M]) listStream(ctx context.Context, by requests, tooLarge int64) ([]M, error) {
 	a := c.memory.begin()
 	switch err := c.readStream(ctx, by.stream(), a); {

@@ -56,9 +56,9 @@ type digest struct {
 	pairs            int
 }
 
-// digest returns the ID, as a slice of b, and the digest of an item. It only checks where
-// the fields end, because an item with the same bytes as a decoded item is also valid. If
-// ok is false, the item could not be read and must be decoded.
+// digest returns the ID, as a slice of b, and the digest of an item. It checks only where
+// the fields end, not what they contain: an item with the same bytes as a decoded item is
+// valid, too. If ok is false, the item could not be read and must be decoded.
 func (l *layout[M]) digest(seed maphash.Seed, b []byte) (id []byte, d digest, ok bool) {
 	rest := 0 // start of the fields that are not in the digest yet
 	for at := 0; at < len(b); {

@@ -30,9 +30,9 @@
 //	}
 //
 // and accepts either a Lister or any CRI client. The results are complete CRI messages and
-// not a type of this package, so the code can process both in the same way. This costs
-// memory: the stored messages need about as much as one ordinary list while it is in use,
-// 4.5 MB for 500 pods.
+// not a type of this package, so the code can process them like the results of a CRI
+// client. This costs memory: the stored messages need about as much as one ordinary list
+// while it is in use, 4.5 MB for 500 pods.
 //
 // Use a Lister for one caller that always sets the same filter, and list single pods with
 // the ordinary client. A list with another filter is correct, but its messages replace the
@@ -83,6 +83,6 @@
 //
 // Code that accepts the interface above needs no Lister in its tests: any fake with these
 // methods works, such as the Node of package fakecri. To include the Lister in a test,
-// serve that node on a unix socket. A stub of the connection that fills in responses
-// without the codec of the call does not work.
+// serve that node on a unix socket. A stub of the connection does not work if it bypasses
+// the codec that the Lister sets for each call.
 package wirelist

@@ -20,9 +20,9 @@ type DirectoryConfig struct {
 	// NodeName is the node's name: a DNS subdomain, in upper or lower case. The name of
 	// each pod ends in the node's name in lower case. Required.
 	NodeName string
-	// Owner is the name of the agent that runs the pods. The UIDs that are computed from
-	// manifests depend on it, so that two agents with the same runtime, node name and
-	// manifest do not use the same UID. Default: empty.
+	// Owner is the name of the agent that runs the pods. A UID that is computed from a
+	// manifest depends on Owner. So two agents with the same runtime, node name and
+	// manifest use different UIDs. Default: empty.
 	Owner string
 	// Store receives the ConfigMaps and Secrets among the manifests, before Run delivers
 	// the pods of the same pass. No other source may use the same Store. Default:
@@ -32,7 +32,7 @@ type DirectoryConfig struct {
 	// Default: 20s while the folder is watched, and 1s while it is polled.
 	Period time.Duration
 	// PollOnly disables the watch. Set it for file systems that do not notify about
-	// changes made on other machines, and in tests in a synctest bubble, because an open
+	// changes made on other machines. Also set it in a synctest bubble, because an open
 	// watch would block the bubble.
 	PollOnly bool
 	// Clock is the time source. Default: the system clock.
@@ -52,8 +52,9 @@ type Observer struct {
 	// ProblemsChanged is called when problems appear or are resolved, with each new and
 	// each resolved problem once.
 	ProblemsChanged func(added, resolved []Problem)
-	// WatchChanged is called with nil when a [Directory] starts to watch its folder, and
-	// with the cause when it cannot watch the folder and polls it.
+	// WatchChanged is called with nil when a [Directory] starts to watch its folder. It
+	// is called with the cause when the Directory cannot watch the folder, and polls it
+	// instead.
 	WatchChanged func(err error)
 }
 

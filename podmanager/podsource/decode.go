@@ -147,7 +147,7 @@ func decodeAll(file string, docs []document, toJSON func([]byte) ([]byte, error)
 	for _, doc := range docs {
 		m, err := decodeDocument(doc.text, toJSON, of)
 		if err != nil && len(problems) >= maxDocuments {
-			err = errors.New("this document is invalid too, later documents were not checked")
+			err = errors.New("this document is invalid too; the documents after it were not checked")
 			return nil, append(problems, Problem{File: file, Document: doc.number, Err: err})
 		}
 		if err != nil {
@@ -206,8 +206,8 @@ func decodePod(data []byte, of origin) (*corev1.Pod, error) {
 // decodeFields decodes JSON into a pod or an object. It returns an error in errs for each
 // unknown and each duplicate field, and decodes the remaining fields, so that the caller
 // can validate them too. If a value has a wrong type, it decodes nothing and returns err.
-// Field names are case-sensitive, so that a quantity in an unknown field "Limits" is not
-// parsed: see [quantity.Check].
+// Field names are case-sensitive: otherwise, a quantity in an unknown field "Limits" would
+// be parsed without [quantity.Check].
 func decodeFields(data []byte, into any, secret bool) (errs field.ErrorList, err error) {
 	errs = checkFields(data, reflect.TypeOf(into).Elem(), secret)
 	if slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Type != field.ErrorTypeForbidden }) {
@@ -251,7 +251,7 @@ func decodeObject(data []byte, object metav1.Object) (metav1.Object, error) {
 // the API version only.
 func checkKind(data []byte, kinds []string) (kind string, err error) {
 	if kindOf(data) != "an object" {
-		return "", fmt.Errorf("not a %s: must be an object, not %s", strings.Join(kinds, ", "), kindOf(data))
+		return "", fmt.Errorf("must be an object of kind %s, not %s", strings.Join(kinds, " or "), kindOf(data))
 	}
 	var head struct{ APIVersion, Kind any }
 	if err := json.Unmarshal(data, &head); err != nil {

@@ -40,9 +40,9 @@ func TestDecodeFile_RejectsOtherContent(t *testing.T) {
 		"nothing":       {"f.yaml", "", "f.yaml: the file contains no manifest"},
 		"only comments": {"f.yaml", "# one\n---\n#two\n", "f.yaml: the file contains no manifest"},
 		"empty JSON":    {"f.json", " \n", "f.json: the file contains no manifest"},
-		"text":          {"f.yaml", "hello", "f.yaml: document 1: not a Pod: must be an object, not a string"},
-		"a list":        {"f.yaml", "- a", "f.yaml: document 1: not a Pod: must be an object, not a list"},
-		"null":          {"f.yaml", "~", "f.yaml: document 1: not a Pod: must be an object, not null"},
+		"text":          {"f.yaml", "hello", "f.yaml: document 1: must be an object of kind Pod, not a string"},
+		"a list":        {"f.yaml", "- a", "f.yaml: document 1: must be an object of kind Pod, not a list"},
+		"null":          {"f.yaml", "~", "f.yaml: document 1: must be an object of kind Pod, not null"},
 		"not YAML":      {"f.yaml", "a: b: c", "f.yaml: document 1: not valid YAML: yaml: mapping values are not allowed in this context"},
 		"not YAML, line of the file": {
 			"f.yaml", "---\n" + podWith("", "") + "---\n# more\na:\n\t- b\n",
@@ -62,7 +62,7 @@ func TestDecodeFile_RejectsOtherContent(t *testing.T) {
 		},
 		"key twice in JSON": {
 			"f.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i","image":"j"}]}}`,
-			"f.json: document 1: spec.containers[0].image: Forbidden: the field is given twice",
+			"f.json: document 1: spec.containers[0].image: Forbidden: duplicate field",
 		},
 		"too many": {"f.yaml", strings.Repeat("a\n---\n", 101), "f.yaml: the file has 101 documents, more than the limit of 100"},
 	} {

@@ -82,7 +82,7 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 	}
 }
 
-// defaultRequests sets each request that is not set to its limit.
+// defaultRequests sets each missing request to the limit of the same resource.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	if len(r.Limits) == 0 {
 		return
@@ -93,8 +93,11 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 }
 
 // defaultPodResources sets the missing pod-level resources of a pod that sets at least
-// one pod-level resource (KEP-2837). Limits of huge pages are computed from the
-// containers. Requests are computed from the containers, or are the pod-level limits.
+// one pod-level resource (KEP-2837). A missing limit of huge pages is computed from the
+// containers. A missing request of CPU or memory is computed from the containers. If no
+// container requests the resource, the request is the pod-level limit. A missing request
+// of huge pages is always the pod-level limit. If the pod has no pod-level limit, no
+// request is set.
 func defaultPodResources(pod *corev1.Pod) {
 	r := pod.Spec.Resources
 	if len(r.Limits)+len(r.Requests) == 0 {

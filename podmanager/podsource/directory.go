@@ -32,7 +32,7 @@ type Directory struct {
 	step     sync.Mutex // serialises passes, and is held during callbacks
 	files    map[string]*file
 	listed   time.Time // time of the last pass over all files; zero if that pass failed
-	hasLinks bool      // a manifest is a symbolic link: another file may change it
+	hasLinks bool      // a manifest is a symbolic link, so its content may change without an event in this folder
 	state    state
 }
 
@@ -84,7 +84,7 @@ func (d *Directory) Run(ctx context.Context, set func(context.Context, []*corev1
 	})
 }
 
-// watchState records whether the folder is watched, so that only changes are reported.
+// watchState records whether the folder is watched, so that Run reports only the changes.
 type watchState struct {
 	d       *Directory
 	watched bool
@@ -117,9 +117,9 @@ func (d *Directory) Problems() []Problem { return d.state.result(0).Problems }
 
 // Load reads the files that have changed since the last pass, and returns all pods, ordered
 // by file name and position in the file, and all problems. A bad manifest is a problem and
-// not an error. Load returns an error if the folder could not be read, or if ctx is done;
-// it then returns the pods of the previous pass. A folder that could not be read is also in
-// the problems.
+// not an error. If the folder could not be read, or if ctx is done, Load returns an error
+// and the pods of the previous pass. A folder that could not be read is also in the
+// problems.
 //
 // If a pass is in progress, Load first waits for its end.
 func (d *Directory) Load(ctx context.Context) (Result, error) {
@@ -138,7 +138,7 @@ func (d *Directory) load(ctx context.Context, changed []string) (res Result, gen
 }
 
 // pass reads the changed files, or all files if changed is empty or does not suffice, and
-// updates d.state. A pass that ctx interrupts changes nothing.
+// updates d.state. A pass that ctx interrupts does not change d.state.
 func (d *Directory) pass(ctx context.Context, changed []string) (read int, err error) {
 	now := d.cfg.Clock.Now()
 	if files, read := d.readChanged(ctx, changed, now); files != nil {
@@ -174,8 +174,9 @@ func (d *Directory) pass(ctx context.Context, changed []string) (read int, err e
 
 // readChanged reads the changed files only. It returns nil if all files must be read:
 //   - changed is empty, as in the first pass and in Load, or Trigger was called.
-//   - Other files may have changed, because manifests are links.
-//   - A file does not exist. If the whole folder is missing, its pods must stay.
+//   - A manifest is a link, so its content may have changed without an event.
+//   - A changed file does not exist any more. If the whole folder is missing, its pods must
+//     stay.
 //   - The last pass over all files has failed, or is longer ago than the period.
 func (d *Directory) readChanged(ctx context.Context, changed []string, now time.Time) (files map[string]*file, read int) {
 	if len(changed) == 0 || d.hasLinks || d.requested.Load() || d.listed.IsZero() || now.Sub(d.listed) >= d.cfg.period(true) {

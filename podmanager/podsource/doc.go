@@ -12,26 +12,26 @@
 // podmanager.Merge merges the pods of several sources into one stream of operations.
 //
 // Files whose names end in .yaml, .yml or .json, in upper or lower case, are manifests. All
-// other files are ignored without a log message, and so are hidden files, editors'
-// temporary files and subfolders. Symbolic links are followed, so that a mounted ConfigMap
-// works. A file contains a Pod of apiVersion v1, or in YAML several Pods as documents;
-// lists are rejected. A Directory with a [Store] also accepts ConfigMaps and Secrets, and
-// puts them into the Store. The agent reads them from the Store for volumes and environment
-// variables.
+// other files, hidden files, editors' temporary files and subfolders are ignored without a
+// log message. Symbolic links are followed, so that a mounted ConfigMap works. A file
+// contains a Pod of apiVersion v1. A YAML file may contain several Pods, each in its own
+// document. Lists are rejected. A Directory with a [Store] also accepts ConfigMaps and
+// Secrets, and puts them into the Store. The agent reads them from the Store for volumes
+// and environment variables.
 //
 // # What you supply
 //
 // A path or a URL, the node's name, and a function that Run calls with the pods. Write each
-// manifest to a file with a name that is ignored, and then rename the file: the first part
-// of an incomplete file can be a valid manifest.
+// manifest to a file with a name that is ignored, and then rename the file. Otherwise a
+// pass may read an incomplete file, and its first part can be a valid manifest.
 //
 // # What it guarantees
 //
-//  1. A manifest is used as a whole or not at all. One error lists up to 50 bad fields with
-//     their paths: unknown fields, duplicate keys and values of a wrong type. If no value
-//     has a wrong type, the error also lists the fields that fail validation. The error of
-//     a duplicate key in YAML has the line instead of the path. Errors and logs never
-//     contain the data of a ConfigMap or a Secret.
+//  1. A file is used as a whole or not at all. The error of a manifest lists up to 50 bad
+//     fields with their paths: unknown fields, duplicate keys and values of a wrong type.
+//     If no value has a wrong type, the error also lists the fields that fail validation.
+//     The error of a duplicate key in YAML has the line instead of the path. Errors and
+//     logs never contain the data of a ConfigMap or a Secret.
 //  2. A bad file does not affect the pods of other files. If an earlier version of a bad
 //     file was good, the pods of that version stay, so that a typing error terminates no
 //     pod. The last good version is stored in memory only: after a restart of the process a
@@ -45,32 +45,31 @@
 //     exist, and the pods stay.
 //  4. Each problem is reported once when it appears and once when it is resolved.
 //  5. Only the content of manifests matters. Touching, renaming or reformatting a file
-//     changes no pod, and neither does moving a manifest between files.
+//     changes no pod. Moving a manifest to another file changes no pod.
 //  6. If two manifests have the same name or UID, the first manifest by file name and
 //     position is used. The other manifest is a problem that names both files.
 //  7. Pods are ordered by file name, then by document in the file. Pods after the first
 //     [MaxPods] are ignored and are a problem.
-//  8. Only regular files of at most [MaxManifestBytes] are read. A pass over an unchanged
-//     folder lists the folder and reads the attributes of each manifest, but reads no file.
-//     A file is read again if its size, modification time or inode has changed, and in each
-//     pass until all three have stayed the same for two seconds. A later change of the
-//     content that changes none of the three is not detected.
-//     A pass that the watch has triggered reads only the files that the watch has named,
-//     unless a file was removed or a manifest is a symbolic link. At least one pass in
-//     each period, which is 20 s by default, includes all files.
+//  8. Only regular files of at most [MaxManifestBytes] are read. A pass lists the folder
+//     and checks the attributes of each manifest: size, modification time and inode. A pass
+//     reads a file again if an attribute has changed. Each pass reads a new or changed file
+//     until its attributes have stayed the same for two seconds. A later change of the
+//     content that changes no attribute is not detected. A pass that the watch has
+//     triggered checks only the files that have changed according to the watch. It checks
+//     all files if a file was removed or a manifest is a symbolic link. At least one pass
+//     in each period, which is 20 s by default, checks all files.
 //
 // # Identity
 //
 // The pod's name ends in "-" and the node's name in lower case. Its UID is the manifest's
 // UID. If the manifest has no UID, the UID is 32 hexadecimal digits computed from the
 // source, the node, the Owner in the config, and the metadata, spec and status as written
-// in the manifest. So editing a manifest without a UID defines another pod; editing a
+// in the manifest. So an edit of a manifest without a UID defines another pod. An edit of a
 // manifest with a UID defines a new version of the same pod. The annotation
 // kubernetes.io/config.hash changes with the content in both cases. The annotation
 // kubernetes.io/config.seen is the time at which the source first read a manifest with this
-// UID; it stays the same until the pod is removed.
-// The pod's phase is Pending. The pod tolerates every NoExecute taint, unless it is from a
-// URL.
+// UID; it stays the same until the pod is removed. The pod's phase is Pending. A pod that
+// is not from a URL tolerates every NoExecute taint.
 //
 // # Watching
 //
@@ -92,8 +91,8 @@
 //
 // The Run methods call set in the goroutine that called Run. [Directory.Run] starts a
 // goroutine for the watch, and the fsnotify watcher starts another. Both end before Run
-// returns. In each source one lock serialises passes and is held during the callbacks of
-// [Observer]; another lock guards the state that reads return.
+// returns. In each source, one lock serialises passes, and is held during the callbacks of
+// [Observer]. Another lock guards the state that reads return.
 //
 // # Differences from the kubelet
 //
@@ -101,16 +100,16 @@
 //
 //   - The kubelet validates affinity, topology spread constraints, node selectors,
 //     scheduling gates, priority and readiness gates; ours does not validate these fields.
-//   - The kubelet validates, and gives defaults to, volumes of kinds that ours does not
-//     mount, resource claims, block devices, variables from files and settings for Windows;
-//     ours ignores the settings for Windows, and refuses a pod with one of the other fields
-//     at admission, whatever its value is.
+//   - The kubelet validates these fields and sets their defaults: volumes of kinds that
+//     ours does not mount, resource claims, block devices, variables from files, and
+//     settings for Windows; ours ignores the settings for Windows, and refuses a pod with
+//     any of the other fields at admission.
 //   - The kubelet validates owners, finalizers, managed fields, the generated name's prefix
 //     and the generation; ours does not validate these fields, because no API server stores
 //     the manifest.
 //   - The kubelet validates the ephemeral containers of a manifest before it refuses them;
 //     ours refuses them without validation.
-//   - The kubelet checks nothing else in a manifest without a name, and does not check a
+//   - The kubelet skips the other checks of a manifest without a name, and the checks of a
 //     probe or hook that is not allowed; ours reports every problem.
 //   - The kubelet accepts every image that is not empty, and a container with a
 //     reference that cannot be parsed never starts; ours refuses its manifest.
@@ -165,8 +164,9 @@
 //     every 20 s, however often it fails; ours reads files that have changed, up to
 //     [MaxManifestBytes], and waits longer after failures.
 //
-// A node cannot check everything: whether the objects exist to which a pod refers, and
-// fields that only the scheduler or an admission plugin reads, are not checked.
+// A node cannot check everything. Ours does not check whether the objects exist to which a
+// pod refers, and does not check fields that only the scheduler or an admission plugin
+// reads.
 //
 // # Testing your code with it
 //

@@ -36,7 +36,7 @@ type HTTP struct {
 	step  sync.Mutex // serialises passes, and is held during callbacks
 	last  *file      // the last response, good or bad; nil before the first response
 	etag  string     // of the last response
-	fails int        // failed requests since the last response
+	fails int        // failed requests since the last successful request
 	state state
 }
 
@@ -98,9 +98,9 @@ func (h *HTTP) Trigger() { h.loop.Trigger() }
 func (h *HTTP) Problems() []Problem { return h.state.result(0).Problems }
 
 // Load sends one request, and returns all pods and all problems. A bad manifest is a
-// problem and not an error. Load returns an error if the request failed, or if ctx is done;
-// it then returns the pods of the previous pass. A failed request is also in the problems.
-// If a pass is in progress, Load first waits for its end.
+// problem and not an error. If the request failed, or if ctx is done, Load returns an error
+// and the pods of the previous pass. A failed request is also in the problems. If a pass is
+// in progress, Load first waits for its end.
 func (h *HTTP) Load(ctx context.Context) (Result, error) {
 	l := h.load(ctx)
 	return l.res, l.err

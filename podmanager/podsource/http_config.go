@@ -28,8 +28,8 @@ type HTTPConfig struct {
 	// Period is the time between the end of a request and the next request. After a failure
 	// the wait is one second, and doubles with each further failure up to Period. If the
 	// server sends a longer Retry-After, Run waits for that time, but at most ten minutes.
-	// A random time of up to a fifth of the wait is added to each wait, so that nodes do
-	// not send their requests at the same moment. Default 20s.
+	// Run adds a random time of up to a fifth to each wait, so that nodes do not send their
+	// requests at the same moment. Default 20s.
 	Period time.Duration
 	// Timeout is how long one request may take, including its response. Default 10s.
 	Timeout time.Duration
@@ -53,7 +53,7 @@ func (c HTTPConfig) Validate() error {
 	case c.URL == "":
 		errs = append(errs, errors.New("field URL is required"))
 	case err != nil:
-		errs = append(errs, errors.New("field URL: it cannot be parsed")) // without the text of err, because it may contain a password
+		errs = append(errs, errors.New("field URL: cannot be parsed")) // without the text of err, because it may contain a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		errs = append(errs, errors.New("field URL: want http://HOST/PATH or https://HOST/PATH"))
 	}

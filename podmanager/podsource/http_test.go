@@ -135,13 +135,13 @@ func TestHTTP_BadResponseKeepsTheLastGoodPods(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, want string }{
 		"nothing":       {"", "the response is empty"},
-		"a page":        {"<html>", "document 1: not a Pod: must be an object, not a string"},
+		"a page":        {"<html>", "document 1: must be an object of kind Pod, not a string"},
 		"cut off":       {listOf(jsonOf("a", "i:2"))[:50], "document 1: not valid JSON: unexpected end of JSON input"},
 		"another list":  {`{"apiVersion":"v1","kind":"List","items":[]}`, `kind: Unsupported value: "List"`},
 		"an old list":   {`{"apiVersion":"v0","kind":"PodList","items":[]}`, `apiVersion: Unsupported value: "v0"`},
 		"odd list":      {`{"apiVersion":"v1","kind":"PodList","itmes":[]}`, "itmes: Forbidden: unknown field"},
 		"one bad item":  {listOf(jsonOf("a", "i:2"), jsonOf("b", "")), "document 2: spec.containers[0].image: Required value"},
-		"item of null":  {listOf("null"), "document 1: not a Pod: must be an object, not null"},
+		"item of null":  {listOf("null"), "document 1: must be an object of kind Pod, not null"},
 		"other kind":    {listOf(`{"apiVersion":"v1","kind":"Secret"}`), `document 1: kind: Unsupported value: "Secret"`},
 		"half a kind":   {listOf(`{"kind":"Pod"}`), `document 1: apiVersion: Required value`},
 		"only comments": {"# nothing", "the file contains no manifest"},

@@ -32,9 +32,9 @@ type origin struct {
 	kindless            bool // a document without a kind is a pod
 }
 
-// contentHash returns 32 hexadecimal digits that depend on the content of a manifest and on
-// the origin, and not on the formatting or on the file's name. Pass the pod without
-// defaults, so that a new default does not restart every pod.
+// contentHash returns 32 hexadecimal digits that depend on the content of a manifest and on the
+// origin, and not on the formatting or on the file's name. Pass the pod without defaults:
+// otherwise, a new default in a later version would change the hashes, and so replace the pods.
 func contentHash(pod *corev1.Pod, of origin) string {
 	data, err := json.Marshal(struct {
 		Source, Node string
@@ -44,8 +44,8 @@ func contentHash(pod *corev1.Pod, of origin) string {
 		Status       corev1.PodStatus `json:",omitzero"`
 	}{of.source, strings.ToLower(of.node), of.owner, pod.ObjectMeta, pod.Spec, pod.Status})
 	if err != nil {
-		// A pod decoded from JSON can always be marshaled. Otherwise changes of the pod would not
-		// be detected.
+		// This does not happen: a pod decoded from JSON can always be marshaled. Changes of a pod
+		// with this hash would not be detected.
 		data = []byte(pod.Namespace + "/" + pod.Name)
 	}
 	sum := sha256.Sum256(data)

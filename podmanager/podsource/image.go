@@ -15,9 +15,9 @@ func checkImage(ref string) []string {
 	return nil
 }
 
-// pullPolicy returns the default pull policy of an image: Always if its tag is latest, or
-// if it has neither a tag nor a digest; otherwise, and for an invalid reference,
-// IfNotPresent.
+// pullPolicy returns the default pull policy of an image. It is Always if the tag is
+// latest, or if the reference has neither a tag nor a digest. It is IfNotPresent for all
+// other references, including invalid references.
 func pullPolicy(image string) corev1.PullPolicy {
 	ref, err := imageref.Parse(image)
 	if err == nil && ref.WithDefaultTag().Tag == imageref.DefaultTag {

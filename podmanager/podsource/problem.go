@@ -15,8 +15,8 @@ type Problem struct {
 	// counted from 1. Empty documents are not counted. It is 0 if the problem is about the
 	// whole file.
 	Document int
-	// Err is the cause. If it is about the content of a manifest, it names every bad field
-	// by its path, and wraps a [field.Error] for each.
+	// Err is the cause. If fields of a manifest are bad, Err wraps a [field.Error] for
+	// each bad field. The text of Err has the paths of at most 50 fields.
 	Err error
 }
 

@@ -111,8 +111,8 @@ func TestRun_LogsEachProblemTwice(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
-	require.Contains(t, log.String(), `level=WARN msg="could not use a manifest" file=`+file+` document=1 err="not a Pod: must be an object, not a list"`)
-	require.Contains(t, log.String(), `level=INFO msg="manifest problem resolved" file=`+file+` document=1`)
+	require.Contains(t, log.String(), `level=WARN msg="could not use a manifest, the pods of its last valid version stay" file=`+file+` document=1 err="must be an object of kind Pod, not a list"`)
+	require.Contains(t, log.String(), `level=INFO msg="a problem with a manifest was resolved" file=`+file+` document=1`)
 }
 
 func TestRun_DeliversNothingAfterItEnds(t *testing.T) {

@@ -34,7 +34,7 @@ type state struct {
 
 	byUID        map[types.UID]*corev1.Pod
 	fileProblems []Problem // problems of the files of the last pass
-	generation   int       // of the set of pods; 0 until the source has been read
+	generation   int       // number of the current set of pods; 0 until the source has been read
 
 	mu       sync.Mutex // guards the fields below, and is never held during callbacks
 	pods     []*corev1.Pod
@@ -67,10 +67,10 @@ func (s *state) publish(ctx context.Context, problems []Problem) {
 	s.problems = problems
 	s.mu.Unlock()
 	for _, p := range added {
-		s.log.WarnContext(ctx, "could not use a manifest", append(p.attrs(), "err", p.Err)...)
+		s.log.WarnContext(ctx, "could not use a manifest, the pods of its last valid version stay", append(p.attrs(), "err", p.Err)...)
 	}
 	for _, p := range resolved {
-		s.log.InfoContext(ctx, "manifest problem resolved", p.attrs()...)
+		s.log.InfoContext(ctx, "a problem with a manifest was resolved", p.attrs()...)
 	}
 	if len(added)+len(resolved) > 0 {
 		s.observer.ProblemsChanged(added, resolved)

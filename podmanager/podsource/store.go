@@ -16,7 +16,7 @@ import (
 )
 
 // ErrNotRead is returned by a [Store] whose source has not been read yet. The objects are
-// then unknown. Do not treat it as NotFound: an optional object may still exist.
+// then unknown. Do not treat ErrNotRead as NotFound: an optional object may exist.
 var ErrNotRead = errors.New("the source has not been read yet")
 
 // Store holds the ConfigMaps and Secrets among the manifests of a source. Create it with

@@ -20,8 +20,10 @@ import (
 // value of a wrong type.
 //
 // A JSON decoder would stop at the first wrong type, and report the Go type instead of the
-// path. For a type with its own UnmarshalJSON, such as a quantity, it would report neither
-// the Go type nor the path. If secret is true, errors contain no values.
+// path. For a type with its own UnmarshalJSON, such as a quantity, the decoder would
+// report neither the Go type nor the path.
+//
+// If secret is true, errors contain no values.
 func checkFields(data []byte, t reflect.Type, secret bool) field.ErrorList {
 	c := checker{fields: make(map[reflect.Type]map[string]reflect.Type), secret: secret}
 	c.value(nil, data, t)
@@ -98,7 +100,7 @@ func (c *checker) object(path *field.Path, raw json.RawMessage, fields map[strin
 		}
 		switch {
 		case seen[name]:
-			c.errs = append(c.errs, field.Forbidden(child, "the field is given twice"))
+			c.errs = append(c.errs, field.Forbidden(child, "duplicate field"))
 		case t == nil:
 			c.errs = append(c.errs, field.Forbidden(child, "unknown field"))
 		}
@@ -168,8 +170,8 @@ func wanted(t reflect.Type) string {
 	}
 }
 
-// kindOf returns the kind of a JSON value with its article, such as "a list", by its first
-// character.
+// kindOf returns the kind of a JSON value, with an article, such as "a list". The first
+// character of the value determines the kind.
 func kindOf(raw []byte) string {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {

@@ -42,9 +42,9 @@ func TestCheckFields(t *testing.T) {
 		`{"list":[1,{"p":2}]}`:   {"list[0]: Invalid value: 1: must be an object, not a number", "list[1].p: Forbidden: unknown field"},
 		`{"map":{"a.b/c":true}}`: {"map[a.b/c]: Invalid value: true: must be a string, not a boolean"},
 		`{"map":{"a":"1","a":"2"},"name":"a","name":"b","name":"c"}`: {
-			"map[a]: Forbidden: the field is given twice",
-			"name: Forbidden: the field is given twice",
-			"name: Forbidden: the field is given twice",
+			"map[a]: Forbidden: duplicate field",
+			"name: Forbidden: duplicate field",
+			"name: Forbidden: duplicate field",
 		},
 	} {
 		var got []string

@@ -70,8 +70,8 @@ func yamlToJSON(text []byte) ([]byte, error) {
 	return nil, syntaxError("YAML", text, errors.New(strings.Join(strings.Fields(err.Error()), " ")))
 }
 
-// checkAliases rejects a YAML document whose aliases expand to much more than its text: 100
-// KB of YAML could otherwise need gigabytes of memory.
+// checkAliases rejects a YAML document that becomes much larger when its aliases are
+// expanded. Without this check, 100 KB of YAML could need gigabytes of memory.
 func checkAliases(text []byte) error {
 	if !bytes.Contains(text, []byte("*")) {
 		return nil

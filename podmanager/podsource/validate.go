@@ -23,10 +23,10 @@ type validator struct {
 	hostPorts map[hostPort]bool // host ports of containers that run at the same time
 }
 
-// validatePod returns the validation errors of a pod. The pod's defaults are set, but not
-// yet its name and UID on the node. It checks only what a node can check. It does not
-// check whether the objects exist to which the pod refers, or the rules of admission
-// plugins.
+// validatePod returns the validation errors of a pod. The pod must have its defaults, but
+// not yet its name and UID on the node. validatePod checks only what a node can check. It
+// does not check whether the objects exist to which the pod refers, or the rules of
+// admission plugins.
 func validatePod(pod *corev1.Pod, nodeName string) field.ErrorList {
 	v := &validator{
 		spec:    &pod.Spec,

@@ -13,15 +13,15 @@ import (
 )
 
 // hostPort identifies a port of the host. Two containers that run at the same time can't use
-// the same one.
+// the same port.
 type hostPort struct {
 	protocol corev1.Protocol
 	ip       string
 	port     int32
 }
 
-// initContainer checks an init container. Only a sidecar, with restartPolicy Always, can
-// have probes and hooks.
+// initContainer checks an init container. Only a sidecar (an init container with
+// restartPolicy Always) can have probes and hooks.
 func (v *validator) initContainer(at *field.Path, c *corev1.Container) {
 	sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 	v.hostPorts = make(map[hostPort]bool) // two init containers may have the same host port, because most of them run one after the other; sidecars are not compared

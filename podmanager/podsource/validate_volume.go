@@ -137,8 +137,8 @@ func (v *validator) projectedPaths(at *field.Path, sources []corev1.VolumeProjec
 	}
 }
 
-// filesOf returns the paths of the files that a source names. The path of a cluster trust
-// bundle may be empty.
+// filesOf returns the paths of the files that a source names. It omits empty paths,
+// except the path of a cluster trust bundle.
 func filesOf(s *corev1.VolumeProjection) (paths []string) {
 	var items []corev1.KeyToPath
 	if s.Secret != nil {

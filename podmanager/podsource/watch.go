@@ -63,11 +63,11 @@ func (c *changes) add(event fsnotify.Event, folder string) {
 	c.names[name] = true
 }
 
-// watchFolder watches the folder that is at the path now. Run calls it before each pass:
-// the pass finds all changes up to this call, and the watch notifies about later changes.
-// If the folder does not exist, watchFolder watches its parent, in which it may be created.
-// If the path is a link, watchFolder watches the parent too, because the link may be
-// replaced by a link to another folder.
+// watchFolder watches the folder that is at the path now. Run calls watchFolder before each
+// pass. The pass finds all changes up to this call, and the watch notifies about later changes.
+// If the folder does not exist, watchFolder watches its parent, in which it may be created. If
+// the path is a link, watchFolder watches the parent too, because the link may be replaced by a
+// link to another folder.
 func (w *watch) watchFolder() error {
 	if err := w.start(); err != nil {
 		return err
@@ -103,7 +103,8 @@ func (w *watch) watchFolder() error {
 }
 
 // changedFiles returns the names of the manifests that have changed since its last call. It
-// returns nothing if any other manifest may have changed too.
+// returns nil if other manifests may have changed too, or if no folder is watched. Run then
+// checks all files.
 func (w *watch) changedFiles() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,5 +255,5 @@ func isIncomplete(path string) bool {
 	defer func() { _ = f.Close() }() // read-only
 	var end [1]byte
 	_, err = f.ReadAt(end[:], max(0, info.Size()-1))
-	return err != nil || end[0] != '\n' && end[0] != '}' // a JSON file may end without a newline; if it is cut after a }, the decoder rejects it
+	return err != nil || end[0] != '\n' && end[0] != '}' // a JSON file may end without a newline; if a file was cut after a }, the decoder rejects it
 }

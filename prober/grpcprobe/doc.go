@@ -23,7 +23,7 @@
 //  2. If the server refuses the connection or does not use HTTP/2, the check fails at once,
 //     not at the timeout.
 //  3. If a reused connection ends before the server responds, the check does not fail: the
-//     Checker repeats it over a new connection.
+//     Checker repeats the check over a new connection.
 //  4. A connection is closed when no check has used it for IdleTimeout.
 //  5. The headers and the message of a response are limited to 16 KiB each.
 //

@@ -27,9 +27,12 @@ type Addresses struct {
 	ExternalCloudProvider bool
 }
 
-// setAddresses sets the addresses of the node. If no IP address is known, the previous
-// addresses are kept. But if a cloud controller sets the addresses and the user has
-// configured no address, setAddresses sets only the host name.
+// setAddresses sets the addresses of the node, with these exceptions:
+//
+//   - If a cloud controller sets the addresses, and the status has addresses, they do not change.
+//   - If a cloud controller sets the addresses, the status has no addresses and the user has
+//     configured no address, setAddresses sets only the host name.
+//   - In all other cases without a known IP address, the previous addresses are kept.
 func setAddresses(s *corev1.NodeStatus, a Addresses) {
 	if a.ExternalCloudProvider && len(s.Addresses) > 0 {
 		return
@@ -45,8 +48,9 @@ func setAddresses(s *corev1.NodeStatus, a Addresses) {
 	s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: a.Hostname})
 }
 
-// ips returns the node's IP addresses: the configured addresses, or the first known address
-// of Hostname, Resolved and Default.
+// ips returns the node's IP addresses: the configured addresses or, if the user has configured no
+// address, the first known address of Hostname, Resolved and Default. If the user has configured
+// no address and no family, and a cloud controller sets the addresses, ips returns no address.
 func (a Addresses) ips() []netip.Addr {
 	var primary netip.Addr
 	if len(a.NodeIPs) > 0 {

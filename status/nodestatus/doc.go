@@ -38,8 +38,9 @@
 //     exceptions: cpu and memory become 0 if the machine could not be measured, and the images
 //     in the status are always those in the facts.
 //  5. Allocatable quantities are at least 0.
-//  6. A status that is computed again from the same facts is not due before the period is over. The
-//     exception is a runtime whose ReadyAt has become 30 s old: the node then becomes not ready.
+//  6. If a status is computed again from the same facts, its report is not due before the period
+//     is over. There is one exception: when the ReadyAt of the runtime is 30 s old, the node
+//     becomes not ready, and a report is due.
 //
 // # Goroutines and locking
 //
@@ -60,9 +61,9 @@
 //     previous ID stays.
 //   - The caller looks up and checks addresses, and sets the annotation
 //     alpha.kubernetes.io/provided-node-ip, which is not part of the status.
-//   - After a change the kubelet adds a random time to the next period, up to half of it in
-//     either direction, and 4 % to each renewal of the lease, so that nodes do not report at
-//     the same time. Here the caller can add such a random time to the period.
+//   - After a change the kubelet makes the next period up to half longer or shorter, at random.
+//     It also makes each interval between two renewals of the lease up to 4 % longer. Nodes then
+//     do not report at the same time. Here the caller can add such random times to the periods.
 //   - After five failed renewals the kubelet gets the lease and tries five more times before it
 //     waits. [Attempts.Next] waits after every fifth failure.
 //   - The kubelet reports a reboot at most once per process; [Events] reports a reboot whenever

@@ -13,11 +13,11 @@ import (
 // ReportPeriod is the kubelet's period for reporting an unchanged status of a node.
 const ReportPeriod = 5 * time.Minute
 
-// ReportDue reports whether a node's next status must be sent to the API server: at once
-// if it differs from the previous status, otherwise when period has passed since the last
-// successful report. Differences in heartbeat times and in the order of conditions do not
-// count. lastReport is zero before the first report. The kubelet's period is
-// [ReportPeriod].
+// ReportDue reports whether a node's next status must be sent to the API server. If the next
+// status differs from the previous status, it must be sent at once. Otherwise it must be sent
+// when period has passed since the last successful report. Differences in heartbeat times and in
+// the order of conditions do not count. lastReport is zero before the first report. The kubelet's
+// period is [ReportPeriod].
 func ReportDue(previous, next *corev1.NodeStatus, lastReport, now time.Time, period time.Duration) bool {
 	return changed(previous, next) || now.Sub(lastReport) >= period
 }

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// settleTime is the time from the start of the last pod until the agent is idle.
+	// settleTime is the time between the start of the last pod and the measurement. The agent
+	// is idle at its end.
 	settleTime = 20 * time.Second
 	// startTimeout is the time within which all pods must run.
 	startTimeout = 2 * time.Minute

@@ -30,7 +30,8 @@
 //
 //   - The kubelet repeats a failed review up to four times. Here the client of the API server sees
 //     the error, and repeats its own request.
-//   - The kubelet uses the packages of k8s.io/apiserver, which link more than a hundred more.
+//   - The kubelet uses the packages of k8s.io/apiserver, which link more than a hundred other
+//     packages.
 //
 // # Testing your code with it
 //

@@ -70,8 +70,8 @@ type Client struct {
 }
 
 // Connect returns a Client. If the kubeconfig can't be used and a bootstrap kubeconfig is given,
-// Connect requests a client certificate, waits until it is issued or ctx is done, and writes the
-// kubeconfig.
+// Connect requests a client certificate. When the certificate is issued, Connect writes the
+// kubeconfig. It returns an error if ctx is done first.
 func Connect(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -109,13 +109,13 @@ func Connect(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// Config returns a copy of the configuration of clients. Its certificate is read again when its
-// file changes.
+// Config returns a copy of the configuration of clients. Clients read the certificate again when
+// the file of the certificate changes.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// load returns the configuration in the kubeconfig. With rotation, it uses the stored certificate if
-// that is valid, because the one in the kubeconfig may be older. It returns an error if the client
-// certificate can't be read or has expired.
+// load returns the configuration in the kubeconfig. With rotation, it uses the stored certificate
+// if that is valid, because the certificate in the kubeconfig may be older. It returns an error if
+// the client certificate can't be read or has expired.
 func (c *Client) load() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.cfg.Kubeconfig)
 	if err != nil {
@@ -199,9 +199,9 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// rotator returns the rotator of the client certificate. It sends requests to the API server of a
-// configuration with the current certificate. If there is no valid one, it uses the bootstrap
-// kubeconfig, or the configuration if there is no bootstrap kubeconfig.
+// rotator returns the rotator of the client certificate. The rotator sends requests with the
+// current certificate to the API server of config. Without a valid certificate, the rotator uses
+// the bootstrap kubeconfig. Without a bootstrap kubeconfig, it uses config.
 func (c *Client) rotator(config *rest.Config) *rotator {
 	return &rotator{
 		client: func(current *tls.Certificate) (kubernetes.Interface, error) {

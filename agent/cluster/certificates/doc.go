@@ -1,12 +1,12 @@
-// Package certificates gets and rotates the certificates of a node, as the kubelet does and with the
-// kubelet's names of files.
+// Package certificates gets and rotates the certificates of a node, as the kubelet does. The files
+// have the same names as those of the kubelet.
 //
 // # What it does
 //
-// [Connect] returns a [Client], which has the configuration for clients of the API server. If the
-// kubeconfig can't be used, for example because it does not exist or its certificate has expired,
-// Connect requests a client certificate with the credentials of a bootstrap kubeconfig, and writes
-// the kubeconfig. [Client.Run] replaces the certificate before it expires.
+// [Connect] returns a [Client], which has the configuration for clients of the API server. The
+// kubeconfig can't be used if, for example, it does not exist or its certificate has expired.
+// Connect then requests a client certificate with the credentials of a bootstrap kubeconfig, and
+// writes the kubeconfig. [Client.Run] replaces the certificate before it expires.
 //
 // A [Server] requests the serving certificate of the node's API and replaces it. [SelfSigned]
 // creates a serving certificate without the API server.
@@ -33,11 +33,11 @@
 //
 // # What it guarantees
 //
-//  1. A certificate is replaced when 70 to 90 % of its life are over, and a serving certificate also
-//     when the addresses of the node have changed.
-//  2. A refused, denied or failed request is repeated after 2 to 35 seconds, and a request without an
-//     approval after 15 minutes. Meanwhile the previous certificate is used until it expires.
-//  3. A kubeconfig that can be used is neither replaced nor changed.
+//  1. Run replaces a certificate when 70 to 90 % of its life are over. Server.Run also replaces a
+//     certificate that does not have all addresses of the node.
+//  2. Run repeats a refused, denied or failed request after 2 to 35 seconds, and a request without
+//     an approval after 15 minutes. The previous certificate stays in use until it expires.
+//  3. A kubeconfig that can be used is not changed.
 //  4. Files with keys are readable by their owner only.
 //
 // # Goroutines and locking
@@ -49,12 +49,12 @@
 //
 // # Differences from the kubelet
 //
-//   - With rotation, the certificate of an existing kubeconfig is used until it is due. The kubelet
-//     replaces it at once.
+//   - With rotation, the certificate of an existing kubeconfig is used until 70 to 90 % of its life
+//     are over. The kubelet replaces the certificate at once.
 //   - Rotation requires a client certificate in the kubeconfig. The kubelet also uses other
 //     credentials to request the first certificate.
-//   - When the client certificate has expired, Run requests another one with the bootstrap kubeconfig.
-//     The kubelet exits, and does so after its restart.
+//   - When the client certificate has expired, Run requests another one with the bootstrap
+//     kubeconfig. The kubelet exits, and requests the certificate after its restart.
 //   - If an agent stops while its first request is pending, the next start sends another request. The
 //     kubelet stores the key, and continues to wait for the same request.
 //   - client-go's certificate manager, which the kubelet uses, leaves goroutines behind when it is

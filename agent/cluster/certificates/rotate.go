@@ -31,8 +31,8 @@ import (
 const (
 	// checkPeriod is the longest time between two checks whether a certificate is due.
 	checkPeriod = 5 * time.Second
-	// issueTimeout is how long a request may wait until its certificate is issued. After that,
-	// there is another request.
+	// issueTimeout is how long a request may wait until its certificate is issued. After that, the
+	// rotator sends another request.
 	issueTimeout = 15 * time.Minute
 	// minRetry and maxRetry are the shortest and the longest time between two failed requests. The
 	// time doubles with each failure. Up to a tenth is added, so that nodes retry at different times.
@@ -40,8 +40,8 @@ const (
 	maxRetry = 32 * time.Second
 )
 
-// rotator requests a certificate from the API server if the store has no valid one, and again when
-// it is due.
+// rotator requests a certificate from the API server if the store has no valid certificate, and
+// again when the certificate is due.
 type rotator struct {
 	// client returns the client for a request. current is nil if there is no valid certificate.
 	client func(current *tls.Certificate) (kubernetes.Interface, error)

@@ -33,8 +33,8 @@ type ServerConfig struct {
 	NodeName string
 	// Dir is the folder of the certificates. Required.
 	Dir string
-	// Addresses returns the addresses and host names of the node. Nothing is requested while it
-	// returns none. Required.
+	// Addresses returns the addresses and host names of the node. While it returns no IP address,
+	// the Server requests no certificate. Required.
 	Addresses func() []corev1.NodeAddress
 	// Clock is the time source. Default: the system clock.
 	Clock clock.WithTicker
@@ -86,8 +86,9 @@ func (s *Server) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return nil, errNotIssued
 }
 
-// Run requests the certificate, and replaces it before it expires or when the addresses of the node
-// change, until ctx is done. It uses the certificate of an earlier Run if that is still valid.
+// Run requests the certificate, and replaces it before it expires, until ctx is done. It also
+// replaces a certificate that does not have all addresses of the node. If the certificate of an
+// earlier Run is still valid, Run uses that certificate.
 func (s *Server) Run(ctx context.Context) error {
 	ctx = withLogger(ctx, s.cfg.Logger)
 	store, err := certificate.NewFileStoreWithLogger(loggerOf(ctx), serverPair, s.cfg.Dir, s.cfg.Dir, "", "")

@@ -32,7 +32,7 @@
 // # What it guarantees
 //
 //  1. Nothing is read from the machine on which the process runs.
-//  2. Facts, node statistics and the size of the image filesystem need no calls of the runtime:
+//  2. Facts, node statistics and the size of the image filesystem need no calls of the runtime. So
 //     they add nothing to Node.Calls, and Node.Fail does not make them fail. Statistics of pods
 //     need two calls of the runtime, and fail if one of the calls fails.
 //  3. The same calls at the same times return the same figures. In a testing/synctest bubble,

@@ -55,8 +55,8 @@ type ImageService interface {
 	imagegc.ImageService
 }
 
-// EventRecorder records events. The recorder of client-go implements it. It must be safe for
-// concurrent use.
+// EventRecorder records events. The recorder of client-go implements it. An EventRecorder must be
+// safe for concurrent use.
 type EventRecorder interface {
 	eviction.EventRecorder
 	eviction.AnnotatedEventRecorder
@@ -83,7 +83,7 @@ type Config struct {
 	// pulled.
 	TakeOver bool
 	// PodLogs is the folder of container logs, and ContainerLogs is the folder of the links to
-	// these logs. If PodLogs is empty, logs are neither rotated nor removed. If ContainerLogs is
+	// these logs. If PodLogs is empty, the loop does not rotate or remove logs. If ContainerLogs is
 	// empty, links are not removed.
 	PodLogs, ContainerLogs string
 	// MaxPods is the largest number of pods on the node. Default 110.
@@ -102,11 +102,11 @@ type Config struct {
 	// MaxNodeImages is the maximum number of images in the status of the node. Default
 	// nodestatus.DefaultMaxImages; a negative number means all images.
 	MaxNodeImages int
-	// NodeStatus modifies each new node before [Loop.Node] returns the node. It may add
-	// resources, labels, conditions and ports. It receives a copy of the node without its
-	// earlier changes. The loop sets the missing times of added conditions. NodeStatus must not
-	// do I/O or call the Loop. Call [Loop.Recompute] when NodeStatus would make other changes
-	// than in its last call. Optional.
+	// NodeStatus modifies each new node before [Loop.Node] returns the node. It may add resources,
+	// labels, conditions and ports. Each call receives a copy of the node without the changes of
+	// earlier calls. The loop sets the missing times of added conditions. NodeStatus must not do
+	// I/O or call the Loop. Call [Loop.Recompute] when NodeStatus would make other changes than in
+	// its last call. Optional.
 	NodeStatus func(*corev1.Node)
 	// Objects, Services and RuntimeHandler are the fields of [podrunner.Facts] with the same
 	// names. The default of RuntimeHandler returns the handler with the same name as the
@@ -157,8 +157,9 @@ type Pods struct {
 	ContentRemovable, RuntimeRemovable func(pod types.UID) bool
 	// RunHook runs a hook of a container. It records a failure of the hook as an event.
 	RunHook func(context.Context, lifecycle.Hook)
-	// Ready returns nil when every source of pods has called set and the first relist is
-	// complete. Until then, the node loop removes nothing and evaluates no thresholds.
+	// Ready returns nil when every source of pods has called set and the first relist is complete.
+	// Until then, the node loop evaluates no thresholds, and removes no containers and no log
+	// folders.
 	Ready func() error
 	// RuntimeHealth returns the result of the PLEG's health check: an error if the known state
 	// of the runtime may be outdated.

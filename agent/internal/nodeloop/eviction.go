@@ -93,9 +93,9 @@ func (p *pressure) decision() eviction.Decision {
 func (p *pressure) conditions() []corev1.NodeConditionType { return p.decision().Conditions }
 
 // evictionStats returns the statistics of the host for eviction decisions. The statistics are
-// unknown until Pods.Ready returns nil, because an agent that has just started does not know all
-// pods of the node yet, and would refuse or evict the wrong pods. They are always unknown if
-// host.Host.Stats is nil.
+// unknown until Pods.Ready returns nil. After its start, an agent does not know all pods of the
+// node yet, so it could refuse or evict the wrong pods. If host.Host.Stats is nil, the statistics
+// are always unknown.
 func (l *Loop) evictionStats() readyStats { return readyStats{l.cfg.Host.Stats, l.cfg.Pods.Ready} }
 
 type readyStats struct {

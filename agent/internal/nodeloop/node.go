@@ -53,7 +53,7 @@ func (n *nodeState) object(h host.Facts) *corev1.Node {
 	}
 }
 
-// computed records that the node was computed for the first time.
+// computed records that the node was computed after a status request to the runtime.
 func (n *nodeState) computed() { n.closeFirst() }
 
 // Node returns the node as a kubelet reports it, after Config.NodeStatus has modified it. It
@@ -127,8 +127,8 @@ func (l *Loop) storeNode(ctx context.Context) bool {
 	return true
 }
 
-// declaredFeatures returns the features of the agent that the scheduler requires of a node for the
-// pods that use them, sorted by name (KEP-5328).
+// declaredFeatures returns the features that the node declares, sorted by name (KEP-5328). If a pod
+// uses such a feature, the scheduler selects only nodes that declare the feature.
 func declaredFeatures() []string {
 	return []string{"RestartAllContainersOnContainerExits"}
 }

@@ -120,7 +120,7 @@ func (l *Loop) reportSources(ctx context.Context, sources []oomwatch.SourceStatu
 		failed = append(failed, s.Name+": "+text)
 		if l.oom.logged[s.Name] != text {
 			l.oom.logged[s.Name] = text
-			l.cfg.Logger.WarnContext(ctx, "a source of OOM kills has failed, will retry", "source", s.Name, "err", s.Err)
+			l.cfg.Logger.WarnContext(ctx, "could not read OOM kills from a source, will retry", "source", s.Name, "err", s.Err)
 		}
 	}
 	var err error
@@ -156,7 +156,7 @@ func (l *Loop) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 	limited, cancel := context.WithTimeout(ctx, victimTimeout)
 	defer cancel()
 	if _, err := l.cfg.Pods.Await(limited, kill.PodUID, kill.Time); err != nil && ctx.Err() == nil {
-		l.cfg.Logger.WarnContext(ctx, "could not identify the container of an OOM kill because the runtime was not listed after the kill", "kill", kill.String(), "err", err)
+		l.cfg.Logger.WarnContext(ctx, "could not identify the container of an OOM kill, no relist of its pod completed in time", "kill", kill.String(), "err", err)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 const (
 	// backoffKey is the key of the saved back-offs.
 	backoffKey = "backoff.json"
-	// savePeriod is the time until the back-offs are compared with the saved back-offs again,
-	// after a container was started. idlePeriod is that time while no container is started.
+	// After a container was started, the loop compares the back-offs with the saved back-offs again
+	// after savePeriod. While no container is started, it compares them after idlePeriod.
 	savePeriod = 2 * time.Second
 	idlePeriod = time.Hour
 	// saveRetry is the time until the next attempt after a failed save. It is long, because a disk

@@ -140,8 +140,8 @@ type Source struct {
 	// Name is the name of the source. The loop sets the annotation kubernetes.io/config.source
 	// of each pod to Name, and replaces any other value. Required.
 	Name string
-	// Run calls set with all pods of the source as soon as Run knows the pods, and again
-	// whenever the pods have changed, until ctx is done. The function set returns without
+	// Run calls set with all pods of the source: first as soon as Run knows the pods, and then
+	// after each change of the pods. Run returns when ctx is done. The function set returns without
 	// waiting. Run must not modify the slice or the pods after the call. Required.
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }

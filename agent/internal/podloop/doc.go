@@ -1,5 +1,5 @@
-// Package podloop runs the pods of a node. It combines all managers of pods in one value, a
-// [Loop]. Package agent combines it with package nodeloop, which manages the node.
+// Package podloop runs the pods of a node. It combines all managers of pods in one value, a [Loop].
+// Package agent combines the Loop with package nodeloop, which manages the node.
 //
 // # What it does
 //
@@ -10,10 +10,10 @@
 //
 //	source → record → admission queue → record → worker → runtime → PLEG → cache → status → sinks
 //
-// A pod is first offered, then refused or admitted, then ending, ended, removed and gone. A pod
-// has ended when none of its containers runs or will run. The admission queue then releases the
-// allocations of the pod. Only the remover removes the remaining data of a pod. If a source
-// defines a pod again while the earlier run of the pod is ending, the pod starts again when the
+// A pod is first offered, then refused or admitted, then ending, ended, removed and gone. A pod has
+// ended when none of its containers runs or will run. The admission queue then releases the
+// allocations of the pod. Only the remover removes the remaining data of a pod. A source may define
+// a pod again while the earlier run of the pod is ending. The pod then starts again when the
 // earlier run is completely removed.
 //
 // # What you supply
@@ -29,14 +29,15 @@
 //  2. A refused edit does not change the running version of a pod.
 //  3. A slow handler delays only other admissions and releases. An answer after more than 30 s
 //     counts as a refusal. [Loop.Checks] names a handler that still runs after 30 s.
-//  4. Allocators are restored before the first admission, from the result of the first relist. A
-//     pod whose inspection failed is missing in this result. Release is called once for each
-//     admitted pod, and for each pod that a later allocator has refused.
+//  4. Before the first admission, the loop restores the allocators from the result of the first
+//     relist. A pod whose inspection failed is missing in this result. Release is called once for
+//     each admitted pod, and for each pod that a later allocator has refused.
 //  5. The cost of an admission depends on the number of admitted pods, and not on the number of
 //     refused pods. The admission of refused pods is retried in rounds. A round starts only when
 //     the admission queue is empty.
-//  6. The loop stops a pod that no source defines only after every source has called set. The
-//     exception is [Loop.StopPods], which may also stop pods that no source has defined yet.
+//  6. When a source no longer defines a pod, the loop stops the pod at once. A pod of an earlier
+//     agent that no source has defined yet keeps running until every source has called set. The
+//     exception is [Loop.StopPods], which stops such pods too.
 //  7. Housekeeping only repairs inconsistencies. In a test, pods run from admission to removal
 //     without housekeeping.
 //  8. [Loop.Sync], [Loop.SyncAll] and [Loop.NodeChanged] never block and call no callbacks.
@@ -45,7 +46,7 @@
 //
 // [Loop.Run] starts one goroutine for the events, one goroutine for admission, one goroutine for
 // each removal, and the goroutines of the managers. It joins all of them. One lock guards the
-// records. It is held only while a record is read or stored, and never during a callback. The
+// records. The lock is held only while a record is read or stored, and never during a callback. The
 // goroutine that makes a change calls the [Observers], so they must not block.
 //
 // # Differences from the kubelet

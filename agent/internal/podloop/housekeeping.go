@@ -29,8 +29,8 @@ const (
 type housekeeping struct {
 	*Loop
 	searched time.Time // time of the last disk search
-	// cleared has the pods without a record whose removal searchDisk has already requested and
-	// whose files still exist. searchDisk does not request their removal again: the remaining files
+	// cleared has pods without a record. searchDisk has already requested their removal, but their
+	// files still exist. searchDisk does not request the removal again, because the remaining files
 	// do not belong to this agent.
 	cleared map[types.UID]bool
 }

@@ -274,9 +274,9 @@ func (l *Loop) defined(c podmanager.Change, first bool) {
 	}
 }
 
-// endedBefore reports whether a new pod has already ended: according to the status in its
-// definition or, in the first change of its source, according to the status that an earlier
-// agent has saved.
+// endedBefore reports whether a new pod has already ended according to the status in its
+// definition. In the first change of the pod's source, endedBefore also checks the status that an
+// earlier agent has saved.
 func (l *Loop) endedBefore(pod *corev1.Pod, first bool) bool {
 	if podspec.IsTerminal(pod.Status.Phase) {
 		return true

@@ -230,7 +230,7 @@ func (s *step) reconciled(e event) {
 	s.do(doPublish)
 }
 
-// withStatus returns a copy of a pod that shares the status with another version of the pod.
+// withStatus returns a copy of pod with the status s of another version of the pod.
 func withStatus(pod *corev1.Pod, s *corev1.PodStatus) *corev1.Pod {
 	next := *pod
 	next.Status = *s

@@ -22,8 +22,8 @@ type podFilter struct {
 	problems []string // of the last set of pods
 }
 
-// check returns the valid pods. It logs a problem only if the previous call did not have the
-// same problem. It must not be called concurrently.
+// check returns the valid pods. It logs the problems that the previous call did not find. It must
+// not be called concurrently.
 func (d *podFilter) check(ctx context.Context, l *Loop, pods []*corev1.Pod) []*corev1.Pod {
 	before := d.checked
 	d.checked = make(map[*corev1.Pod]error, len(pods))
@@ -47,7 +47,7 @@ func (d *podFilter) check(ctx context.Context, l *Loop, pods []*corev1.Pod) []*c
 	d.mu.Unlock()
 	for _, p := range problems {
 		if !slices.Contains(old, p) {
-			l.cfg.Logger.ErrorContext(ctx, "ignored an invalid pod of a source", "err", p)
+			l.cfg.Logger.ErrorContext(ctx, "ignored an invalid pod of a source, its other pods are not affected", "err", p)
 		}
 	}
 	if !slices.Equal(old, problems) {

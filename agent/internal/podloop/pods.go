@@ -61,9 +61,9 @@ func (l *Loop) withStatus(pod *corev1.Pod) *corev1.Pod {
 	return &p
 }
 
-// Find returns the current definition of a pod. For an admitted pod, this is the definition that was
-// admitted: an update is ignored while it waits for admission, and if admission has refused it. Find
-// returns false if the pod has no definition.
+// Find returns the current definition of a pod. For an admitted pod, this is the definition that
+// was admitted. Find ignores an edit that waits for admission or that was refused. Find returns
+// false if the pod has no definition.
 func (l *Loop) Find(uid types.UID) (*corev1.Pod, bool) {
 	r, known := l.record(uid)
 	if !known || len(r.pod.Spec.Containers) == 0 {
@@ -72,8 +72,8 @@ func (l *Loop) Find(uid types.UID) (*corev1.Pod, bool) {
 	return r.pod, true
 }
 
-// Active returns copies of the pods that may use resources of the node, with their newest status, for
-// eviction: see admissionView.
+// Active returns copies of the pods that may use resources of the node, for eviction. The copies
+// have the newest status: see admissionView.
 func (l *Loop) Active() []*corev1.Pod {
 	pods := l.running()
 	for i, p := range pods {

@@ -37,7 +37,7 @@ type record struct {
 	hasWorker bool
 	// removing reports whether the remover is removing the pod.
 	removing bool
-	// removalReason is why the data of a pod that a source still defines is removed.
+	// removalReason is why the agent removes the data of a pod that a source still defines.
 	removalReason removal
 	// restartAfterRemoval reports whether the pod starts again when its earlier run is
 	// completely removed.
@@ -57,7 +57,7 @@ type record struct {
 	grace *time.Duration
 }
 
-// removal is why the data of a pod that a source still defines is removed.
+// removal is why the agent removes the data of a pod that a source still defines.
 type removal uint8
 
 const (

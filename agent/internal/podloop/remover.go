@@ -44,8 +44,8 @@ func newRemover(c clock.Clock, log *slog.Logger) *remover {
 	return &remover{clock: c, log: log, slots: make(chan struct{}, maxConcurrentRemovals), retryNow: make(chan struct{})}
 }
 
-// start starts the removal of a pod and returns at once. The removal is retried until it
-// succeeds or ctx is done. Do not call start again for a pod before removed was called.
+// start starts the removal of a pod and returns at once. The removal is retried until it succeeds
+// or ctx is done. Call start again for a pod only after removed was called.
 func (r *remover) start(ctx context.Context, uid types.UID) {
 	r.goroutines.Go(func() {
 		if r.removeWithRetry(ctx, uid) {

@@ -80,10 +80,10 @@ func (l *Loop) Run(ctx context.Context) error {
 // load reads the state that an earlier agent has saved.
 func (l *Loop) load(ctx context.Context) {
 	if err := l.saved.Load(ctx); err != nil { // the other statuses are loaded
-		l.cfg.Logger.ErrorContext(ctx, "could not read the saved statuses of some pods", "err", err)
+		l.cfg.Logger.ErrorContext(ctx, "could not read the saved statuses of some pods, these pods start without a previous status", "err", err)
 	}
 	if err := l.restarts.load(ctx); err != nil {
-		l.cfg.Logger.WarnContext(ctx, "could not restore the restart back-offs, all restart delays start over", "err", err)
+		l.cfg.Logger.WarnContext(ctx, "could not read the saved restart back-offs, all restart delays start again at the shortest", "err", err)
 	}
 }
 

@@ -83,15 +83,15 @@ func (l *Loop) await(ctx context.Context, condition func() bool) error {
 	}
 }
 
-// ErrStopping is returned by [Loop.StopPods] if an earlier call is still running or has stopped
-// all pods.
+// ErrStopping is returned by a second call of [Loop.StopPods]. If the ctx of the first call was
+// cancelled, StopPods may be called again.
 var ErrStopping = errors.New("the pods are already being stopped")
 
-// StopPods stops all pods. It returns when no pod runs and the statuses of the pods are
-// published. If how is zero, StopPods stops all pods at the same time, each with its own grace
-// period, and removes all data of the pods. Otherwise, it stops the pods in the order of their
-// priority. No pod is admitted until Run returns, and new API pods are refused. If ctx is
-// cancelled first, the loop continues: static pods that StopPods has ended start again.
+// StopPods stops all pods. It returns when no pod runs and the statuses of the pods are published.
+// If how is zero, StopPods stops all pods at the same time, each with its own grace period, and
+// removes all data of the pods. Otherwise, it stops the pods in the order of their priority. Until
+// Run returns, the loop admits no pod, and refuses new API pods. If ctx is cancelled before all
+// pods are stopped, admission continues, and static pods that StopPods has ended start again.
 func (l *Loop) StopPods(ctx context.Context, how podworker.ShutdownConfig) error {
 	if err := how.Validate(); err != nil {
 		return fmt.Errorf("invalid shutdown config: %w", err)

@@ -118,9 +118,10 @@ func (l *Loop) whenDue(pod *corev1.Pod) error {
 	return &podworker.RetryError{At: due}
 }
 
-// awaitSameName returns an error while another pod of the same name runs, unless this pod has a
-// sandbox already. Workers never run two static pods of the same name at the same time, but they
-// don't know pods of an earlier agent that no source defines any more.
+// awaitSameName returns an error while another pod of the same name runs. If this pod already has a
+// sandbox, awaitSameName returns nil. Workers never run two static pods of the same name at the
+// same time. But the workers don't know a pod that an earlier agent started and that no source
+// defines any more.
 func (s syncer) awaitSameName(ctx context.Context, req podworker.SyncRequest) error {
 	if len(req.Status.Sandboxes) > 0 || !s.sameNameRanBefore(req.Pod) {
 		return nil

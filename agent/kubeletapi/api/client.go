@@ -24,10 +24,11 @@ const (
 	// DefaultServer is the default URL of an agent.
 	DefaultServer = "http://127.0.0.1:10255"
 
-	// answerTimeout limits each step until a response starts, such as connecting, and the
-	// total time of a request whose response is not a stream.
+	// answerTimeout limits each step until a response starts, such as connecting. It also limits
+	// the total time of a request, except for streams and pulls.
 	answerTimeout = 15 * time.Second
-	// maxAnswer is the maximum size in bytes of a response or, in a watch, of an event.
+	// maxAnswer is the maximum size in bytes of a response, except for logs. In a watch, it is the
+	// maximum size of an event.
 	maxAnswer = 32 << 20
 )
 
@@ -47,9 +48,9 @@ type ClientConfig struct {
 	CertFile, KeyFile string
 }
 
-// Client sends requests to an agent. All methods may be called concurrently. Each method
-// returns when its context is done. All methods except Events with Watch, Logs, Pull and Upgrade
-// return within 15 seconds.
+// Client sends requests to an agent. All methods may be called concurrently. Each method returns
+// when its context is done. All methods return within 15 seconds, except Logs, Pull, Upgrade, and
+// Events with Watch.
 type Client struct {
 	server    *url.URL
 	tokenFile string
@@ -75,7 +76,8 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns Err.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// StatusError is returned if the agent responds with an HTTP status other than 200.
+// StatusError is returned if the agent responds with an HTTP status other than 200, or other than
+// 101 to [Client.Upgrade].
 type StatusError struct {
 	Code int    // the HTTP status code
 	Text string // the text of the response

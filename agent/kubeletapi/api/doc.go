@@ -15,9 +15,10 @@
 //
 //  1. New versions may add fields, but never rename a field, because scripts read them.
 //  2. A Client only sends the token over TLS or to this machine, and follows no redirects.
-//  3. A response of more than 32 MiB is an error.
-//  4. [UnreachableError] names the server. [UnreachableError] and [StatusError] contain advice
-//     for the user if the cause is known.
+//  3. A response of more than 32 MiB is an error. In a watch, this limit applies to each event.
+//     Logs have no limit.
+//  4. [UnreachableError] names the server and contains advice for the user. [StatusError] contains
+//     advice if the agent has refused the user.
 //  5. In the result of ExplanationText, text from a container or the runtime can't start a new
 //     line and has no control characters for a terminal.
 //

@@ -20,9 +20,9 @@
 //
 // # What it guarantees
 //
-//  1. Adding an event never waits for a reader. Readers have no queue, only the number of the
-//     last event that they have read. If events are deleted before a slow reader has read
-//     them, After reports this to the reader.
+//  1. Adding an event never waits for a reader. The log has no queue for a reader: a reader passes
+//     the number of the last event that it has read. If events are deleted before a slow reader has
+//     read them, After reports this to the reader.
 //  2. The number increases by one with each added event. Events are ordered by their numbers.
 //  3. Memory is limited by [Config].Size.
 //

@@ -100,9 +100,9 @@ func (l *Log) find(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.events, number, func(e api.Event, n uint64) int { return cmp.Compare(e.Number, n) })
 }
 
-// After returns the stored events with numbers above number, oldest first, and the number for
-// the next call. complete is false if an event after number was deleted. A number above the
-// number of the last event comes from an earlier process and counts as 0. The caller owns the
+// After returns the stored events with numbers above number, oldest first, and the number for the
+// next call. complete is false if an event with a number above number was deleted. A number above
+// the number of the last event comes from an earlier process and counts as 0. The caller owns the
 // slice.
 func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bool) {
 	l.mu.Lock()
@@ -114,8 +114,8 @@ func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bo
 	return slices.Clone(l.events[i:]), l.number, number >= l.lost
 }
 
-// Changed returns a channel that is closed when the log has an event after the event
-// number. If the log already has such an event, the channel is closed at once.
+// Changed returns a channel that is closed when the log has an event with a number above number. If
+// the log already has such an event, the channel is closed at once.
 func (l *Log) Changed(number uint64) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,8 @@ type Flusher interface{ Flush() }
 
 // timing has the delays of a follower.
 type timing struct {
-	// linger is how long the follower still reads a file after a newer file exists or the
-	// source has ended, because the runtime may still write the last lines of the file.
+	// linger is how long the follower continues to read a file after a newer file exists or the
+	// source has ended. The runtime may still write the last lines of the file in this time.
 	linger time.Duration
 	// poll is the time between two checks of the log if no event arrives.
 	poll time.Duration

@@ -9,16 +9,16 @@
 //
 // # What you supply
 //
-// You supply the directory of all logs, and the path of the container's directory below it.
-// File names are those of the kubelet and of package logrotate: 3.log is the log of the fourth
-// instance, 3.log.20060102-150405 is a rotated file, and 3.log.20060102-150405.gz is a rotated
-// and compressed file.
+// You supply the directory of all logs, and the path of the container's directory below it. File
+// names are those of the kubelet and of package logrotate. For example, 3.log is the log of the
+// fourth instance. 3.log.20060102-150405 is a rotated file, and 3.log.20060102-150405.gz is a
+// rotated and compressed file.
 //
 // # What it guarantees
 //
-//  1. Copy writes each complete line once, in the order of the files, even if the log is
-//     rotated during the call. If the rotation deletes a file before Copy has read the file,
-//     its lines are missing.
+//  1. Copy writes each complete line once, in the order of the files, even if the log is rotated
+//     during the call. If the rotation deletes a file before Copy has read the file, the lines of
+//     this file are missing.
 //  2. If the runtime has split a line (tag P), Copy joins the parts, separately for each
 //     stream, even across a rotation. Copy splits a line of more than a megabyte into several
 //     lines.

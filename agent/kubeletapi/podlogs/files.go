@@ -147,9 +147,9 @@ var errMoved = errors.New("the log was rotated too often while it was being open
 // rotation, too.
 func isMoved(err error) bool { return errors.Is(err, errMoved) || errors.Is(err, fs.ErrNotExist) }
 
-// openLast opens the last listed file. It guarantees that the list and the open file are
-// consistent: if a file is renamed during the call, the file may be missing in the list or
-// listed twice. A second list detects this.
+// openLast opens the last listed file. If a file is renamed during the call, the list may lack the
+// file or contain it twice. openLast detects this with a second list, and returns errMoved. So the
+// returned list and the open file are consistent.
 func (f folder) openLast(list func() ([]name, error)) (names []name, last *logFile, err error) {
 	names, err = list()
 	if err != nil || len(names) == 0 {

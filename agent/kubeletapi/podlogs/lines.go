@@ -12,7 +12,7 @@ const maxLineBytes = 1 << 20
 
 // piece is a line of a file, or a part of a line that is longer than maxLineBytes.
 type piece struct {
-	data        []byte // valid until the next piece; includes the newline if it is the last piece of a line
+	data        []byte // valid until the next piece; the last piece of a complete line includes the newline
 	begin, end  int64  // offsets in the uncompressed file
 	first, last bool   // whether this is the first or the last piece of its line
 }

@@ -45,6 +45,6 @@ const (
 	Stderr Stream = "stderr"
 )
 
-// ErrNoLog is returned if the log of this instance of the container does not exist: the runtime
-// has not written the log yet, or the log was deleted.
+// ErrNoLog is returned if the log of this instance of the container does not exist. Either the
+// runtime has not written the log yet, or the log was deleted.
 var ErrNoLog = errors.New("the log does not exist: it was not written yet, or it was deleted")

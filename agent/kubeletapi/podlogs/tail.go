@@ -82,8 +82,8 @@ func (c *copier) fromBegin(s start, names []name, found tail) start {
 	return start{file: s.file - 1, at: at, opened: before, from: math.MaxInt64, nextFrom: s.from}
 }
 
-// unended returns the smallest start offset of the lines of these streams that continue in the next
-// file, or at if at is smaller.
+// unended returns the start offset of the first line of these streams that continues in the next
+// file. It returns at if at is smaller, or if no line continues in the next file.
 func unended(l *logFile, streams []Stream, at int64) int64 {
 	for _, stream := range streams {
 		t, err := tailOf(l, 1, func(l Line) bool { return l.Stream == stream })
@@ -142,9 +142,9 @@ func (t tail) start(file int) start {
 	return s
 }
 
-// tailOf finds at most n last selected lines of a file. It reads a part at the end of the file, and
-// a larger part if the lines are not in the first part, so that the cost does not depend on the
-// file size. It reads a compressed file completely.
+// tailOf finds the last n selected lines of a file, or fewer if the file has fewer. It reads a part
+// at the end of the file, and reads a larger part until the part contains these lines. So the cost
+// does not depend on the file size. It reads a compressed file completely.
 func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
 	r, err := l.reader()
 	if err != nil {
@@ -223,8 +223,8 @@ func unfinished(split *splitter, join *joiner) (parts []joined) {
 	return append(parts, join.remaining()...)
 }
 
-// wasTruncated reports whether a line that ends among or after the last lines may start before the
-// part that was read.
+// wasTruncated reports whether a needed line may start before the part that was read. A needed line
+// ends after the first of the last lines, or continues after the end of the file.
 func (t tail) wasTruncated() bool {
 	return slices.ContainsFunc(t.open, func(l span) bool { return l.first }) ||
 		slices.ContainsFunc(t.other, func(l span) bool { return l.first && len(t.lines) > 0 && l.end > t.lines[0].end })

@@ -103,8 +103,8 @@ func (p Program) upload(ctx context.Context, client *api.Client, t stream.Target
 	return err
 }
 
-// piped connects the output of write with the input of read. It returns the error of write or, if
-// write has no error of its own, the error of read.
+// piped connects the output of write with the input of read. If read fails by itself, piped cancels
+// write and returns the error of read. Otherwise it returns the error of write.
 func (p Program) piped(ctx context.Context, write func(context.Context, io.Writer) error, read func(io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -139,7 +139,7 @@ func (p Program) unpack(r io.Reader, base, local string) (err error) {
 		h, err := archive.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			// Read what follows the end, so that tar can end.
+			// Read the rest of the stream after the end of the archive, so that tar can exit.
 			_, err = io.Copy(io.Discard, r)
 			return err
 		case err != nil:

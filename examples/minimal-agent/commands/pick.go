@@ -69,7 +69,7 @@ type scope struct{ namespace string }
 
 func (s *scope) register(flags *flag.FlagSet) {
 	for _, name := range []string{"n", "namespace"} {
-		flags.StringVar(&s.namespace, name, "", "only pods in this namespace; with the name of a pod, required only if several namespaces have a pod of this name")
+		flags.StringVar(&s.namespace, name, "", "namespace of the pods. If the command names a pod, -n is needed only if several namespaces have a pod of this name")
 	}
 }
 

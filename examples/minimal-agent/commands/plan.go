@@ -17,7 +17,7 @@ func (p Program) gc() command {
 }
 
 // plan returns a command that only shows what the agent would do now. If the user omits --dry-run,
-// the error contains the argument itself after the words "the agent".
+// the command returns an error that ends in "the agent" and the value of the parameter itself.
 func (p Program) plan(name, summary, itself string, ask func(*api.Client, context.Context, api.Form) ([]byte, error)) command {
 	var conn connection
 	var format output

@@ -138,7 +138,8 @@ func (v *validator) add(ctx context.Context, arg string, stdin io.Reader) error 
 	return v.addText(ctx, arg, text)
 }
 
-// addText checks the text of a manifest. The agent reads only folders, so addText makes one.
+// addText checks the text of a manifest. The agent reads only folders, so addText writes the text
+// to a temporary folder.
 func (v *validator) addText(ctx context.Context, name string, text []byte) (err error) {
 	dir, err := os.MkdirTemp("", "validate-")
 	if err != nil {
@@ -156,8 +157,8 @@ func (v *validator) addText(ctx context.Context, name string, text []byte) (err 
 	return v.addFolder(ctx, dir, func(string) string { return name })
 }
 
-// addFolder checks a folder as the agent reads it. The function shown returns the name of a file in
-// problems.
+// addFolder checks a folder as the agent reads it. The function shown returns the name of a file as
+// problems show it.
 func (v *validator) addFolder(ctx context.Context, dir string, shown func(path string) string) error {
 	folder, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: dir, NodeName: "node", Store: podsource.NewStore()})
 	if err != nil {

@@ -39,7 +39,8 @@ func checkNoKubelet(proc, socket string) error {
 
 // kubeletEndpoint returns the runtime endpoint of a kubelet with this command line. It is
 // the value of the flag if the flag is set, otherwise the value in the kubelet's
-// configuration file, otherwise the default. root is the kubelet's root directory.
+// configuration file, otherwise the default. root is the path of the kubelet's file
+// system root, /proc/PID/root.
 func kubeletEndpoint(root string, args []string) string {
 	if e := flagValue(args, "container-runtime-endpoint"); e != "" {
 		return e

@@ -37,8 +37,8 @@ var (
 	script string
 )
 
-// Handler returns a handler that serves the page at each path. Its requests are relative: serve it
-// at /agent/ of the server of an agent.
+// Handler returns a handler that serves the page at each path. The page requests relative URLs, so
+// the server of an agent must serve the page at /agent/.
 func Handler() http.Handler {
 	body := []byte(strings.NewReplacer("<style></style>", "<style>"+style+"</style>", "<script></script>", "<script>"+script+"</script>").Replace(document))
 	etag := fmt.Sprintf("%q", digest(string(body)))

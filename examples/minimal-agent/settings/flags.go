@@ -13,9 +13,9 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// register defines the flags of the command run. The defaults of the flags are the current
-// values of o. The result maps the name of a flag to its field of a KubeletConfiguration; flags
-// without such a field are not in it.
+// register defines the flags of the command run. The defaults of the flags are the current values
+// of o. The result maps the name of a flag to its field of a KubeletConfiguration; flags without
+// such a field are not in the result.
 func (o *Settings) register(flags *flag.FlagSet) map[string]string {
 	fields := map[string]string{}
 	named := func(name, field string) string {
@@ -50,7 +50,7 @@ func (o *Settings) registerAccess(flags *flag.FlagSet, named func(name, field st
 		o.TLSCipherSuites = strings.Split(text, ",")
 		return nil
 	})
-	flags.StringVar(&o.TokenFile, "token-file", "", "file with the token that HTTP clients must send as Authorization: Bearer TOKEN; reloaded when it changes; while the file is missing or empty, every token is refused. With --token-file or --client-ca-file, clients need credentials for all paths except /livez and /; without credentials, the web page at / is empty. With --anonymous-auth, clients without credentials can also read the paths that --read-only-port serves")
+	flags.StringVar(&o.TokenFile, "token-file", "", "file with the token that HTTP clients must send as Authorization: Bearer TOKEN; reloaded when it changes. While the file is missing or empty, every token is refused. With --token-file or --client-ca-file, only /livez and the web page at / need no credentials; without credentials, the page shows nothing about the node. --anonymous-auth adds the paths that --read-only-port serves")
 	flags.StringVar(&o.Authentication.X509.ClientCAFile, "client-ca-file", o.Authentication.X509.ClientCAFile, "file with the CA certificates that sign client certificates, in PEM; reloaded when it changes; each client with a certificate that this CA has signed has full access, including exec in containers; requires --tls-cert-file")
 	flags.BoolVar(&o.Authentication.Anonymous.Enabled, "anonymous-auth", o.Authentication.Anonymous.Enabled, "allow requests without credentials for the paths that --read-only-port serves; requires --token-file or --client-ca-file")
 	flags.StringVar(&o.HealthzBindAddress, named("healthz-bind-address", "healthzBindAddress"), o.HealthzBindAddress, "IP address for --healthz-port")

@@ -134,7 +134,7 @@ func (o *Settings) complete() error {
 	if o.ReadOnlyPort != 0 {
 		o.ReadOnlyListen = net.JoinHostPort(o.Address, strconv.Itoa(int(o.ReadOnlyPort)))
 	}
-	// validate reports the errors of the settings.
+	// Ignore errors here: validate reports them later.
 	o.Access = kubeletapi.Access{
 		CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, TokenFile: o.TokenFile,
 		ClientCAFile: o.Authentication.X509.ClientCAFile, Anonymous: o.Authentication.Anonymous.Enabled,

@@ -108,8 +108,9 @@ func (k *kubelet) play(t *testing.T, w *world) []judge.Facts {
 	return []judge.Facts{f}
 }
 
-// addIgnored adds the fields that the file sets and that our package does not support, and
-// the default thresholds that are missing because the file sets others.
+// addIgnored adds the fields that the file sets and our package does not support. It also
+// adds the default thresholds that do not apply because the file sets evictionHard without
+// them.
 func addIgnored(f judge.Facts, w *world) {
 	for _, l := range w.Lines {
 		if fieldTypes()[l.Name] != nil && !isOurs(l.Name) && l.Value != "null" && l.Value != "~" {

@@ -62,7 +62,7 @@ func lineText(p kubeletconfig.Problem) string {
 }
 
 // addNotes adds a fact for each ignored field, for the notes about users and TLS, and for the
-// default thresholds that are missing because the file sets others.
+// default thresholds that do not apply because the file sets evictionHard without them.
 func addNotes(t *testing.T, f judge.Facts, notes []kubeletconfig.Problem) {
 	t.Helper()
 	for _, note := range notes {

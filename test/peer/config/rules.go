@@ -67,7 +67,7 @@ func otherYAML(w *world) bool {
 // secondDocument reports whether the file has more than one document.
 func secondDocument(w *world) bool { return strings.HasPrefix(w.Tail, "---\n") }
 
-// notStrict reports whether only a strict decoder rejects a field that our package supports:
+// notStrict reports whether our package rejects a field that only a strict decoder rejects:
 // an unknown field, a repeated field, or a field with such a field inside it. The empty name
 // means the whole file.
 func notStrict(w *world, field string) bool {
@@ -107,9 +107,9 @@ func (k *kubelet) rules(t *testing.T) []judge.Rule[*world] {
 	return append(all, k.repeatedRule(t, all))
 }
 
-// repeatedRule explains what our package reports about the first of two values of a field:
-// the same as the kubelet reports about the file without the second value, unless another
-// rule applies.
+// repeatedRule explains what our package reports about the first of two values of a field.
+// The kubelet must report the same about the file without the second value, or one of others
+// must explain the remaining difference.
 func (k *kubelet) repeatedRule(t *testing.T, others []judge.Rule[*world]) judge.Rule[*world] {
 	t.Helper()
 	return judge.Rule[*world]{
@@ -148,8 +148,8 @@ func formRules() []judge.Rule[*world] {
 			case s.Kubelet == "" || s.Ours != "":
 				return false
 			}
-			// Our package reads nothing in front of a second document, and validates no field
-			// that it could not decode.
+			// Our package reads no field of a file that has a second document. It does not
+			// validate a field that it could not decode.
 			return has(s.OursFacts, "strict ") && strings.HasPrefix(s.World.Tail, "---\n") || has(s.OursFacts, "strict "+field) && len(linesOf(s.World, field)) < 2
 		},
 	}, {
@@ -201,7 +201,7 @@ func valueRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "values of a refused file", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Ours and the kubelet accept different files. Each uses no field of a file that it refuses.",
+		Sentence: "Ours refuses some files that the kubelet accepts, and accepts some files that the kubelet refuses. If ours or the kubelet refuses a file, it uses no field of the file.",
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "value ")
 			switch {
@@ -214,7 +214,7 @@ func valueRules() []judge.Rule[*world] {
 			case !refuses(s.KubeletFacts):
 				return false
 			}
-			// the fact if the kubelet had this value
+			// The kubelet's fact if it decoded this value.
 			values := judge.Facts{}
 			data, err := json.Marshal(s.World.accepted)
 			var all map[string]json.RawMessage

@@ -64,9 +64,9 @@ func linesOf(w *world, field string) (all []string) {
 	return all
 }
 
-// lineOf returns the line number that our package reports for a field: that of the first line
-// that sets it. It is 0 if the file does not set the field, or sets it to a value that counts
-// as not set.
+// lineOf returns the line number that our package reports for a field: the number of the
+// first line that sets the field. It is 0 if the file does not set the field, or sets it to a
+// value that counts as not set.
 func lineOf(w *world, field string) string {
 	lines := linesOf(w, field)
 	value, _ := w.value(field)

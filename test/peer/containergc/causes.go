@@ -101,8 +101,8 @@ func causesInLogs() []cause {
 		{
 			"dead symlinks without a container status", snapshotTells, judge.Deliberate,
 			"Ours uses the snapshot to find out whether the container of a dead link may write again; the " +
-				"kubelet requests the container's status, and removes the link of a running container if that " +
-				"fails.",
+				"kubelet requests the container's status, and if this request fails, it removes the link even if " +
+				"the container is running.",
 		},
 	}
 }

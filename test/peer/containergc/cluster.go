@@ -11,8 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A cluster is the current state of a world: either the state on which a side acts, or that
-// of a model.
+// A cluster is the current state of a world: either the state on which a side acts, or the
+// state of a model.
 type cluster struct {
 	w          *World
 	disk       disk

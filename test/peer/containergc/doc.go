@@ -13,14 +13,14 @@
 // stops, status calls and list calls; pod sources that are not ready; and clocks that are
 // set. On the disk, logs can be rotated or missing, links can have shortened names or unusual
 // targets, directories can belong to no pod, and the log directory can be missing or a file.
-// A pass is a periodic one or one for disk pressure.
+// A pass is either a periodic pass or a pass for disk pressure.
 //
 // # Models
 //
 // An object that one side keeps influences later passes. A model therefore plays the whole
-// world once as the kubelet and once as our package, with the differences switched on one by
-// one: see [traits]. A difference is explained if the models have both values. Its rule is
-// that of the trait which causes the difference.
+// world. It can play as the kubelet, as our package, or as a mixture that has only some of our
+// differences from the kubelet: see [traits]. A difference is explained if the models of both
+// sides have the values of these sides. Its rule is the rule of the trait that causes it.
 //
 // # Not compared
 //

@@ -12,8 +12,7 @@ import (
 
 // Traits are the behaviours in which our package differs from the kubelet, one bit each. A
 // model without traits behaves as the kubelet does, a model with all traits as our package
-// does. A trait is the cause of a difference if the model without the trait has another
-// outcome.
+// does. See causeOf for how a trait becomes the cause of a difference.
 type traits uint64
 
 const (
@@ -59,8 +58,8 @@ type model struct {
 	uids   map[*container]string // pod UID of each container, before the pass
 }
 
-// An end is the time at which a container ended: by the wall clock, or monotonic if it is the
-// time at which the container was first seen dead.
+// An end is the time at which a container ended. It is the runtime's time, by the wall clock.
+// If seen is set, it is the monotonic time at which the container was first seen dead.
 type end struct {
 	at     time.Time
 	seen   bool

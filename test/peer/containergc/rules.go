@@ -24,9 +24,8 @@ func rules() (all []judge.Rule[*World]) {
 	return all
 }
 
-// explains reports whether the models have both values of a difference and the trait is its
-// cause: without the trait, our side would have another value, or with it, the kubelet. If
-// several traits must come together, the cause is the trait that completes our value.
+// explains reports whether a trait is the cause of a difference. The models must have both
+// values of the difference. See causeOf for which trait is the cause.
 func (w *World) explains(s judge.Scene[*World], t traits) bool {
 	theirs, ours := w.predict(s.Step, 0)[s.Fact], w.predict(s.Step, everyTrait)[s.Fact]
 	if s.Kubelet != theirs || s.Ours != ours {
@@ -42,7 +41,10 @@ func (w *World) explains(s judge.Scene[*World], t traits) bool {
 	return w.found[key] == t
 }
 
-// causeOf returns the trait that causes a fact to differ from the kubelet's.
+// causeOf returns the trait that causes a fact to differ from the kubelet's. This is the first
+// trait without which our model has another value, or with which the kubelet's model has
+// another value. If no single trait has this effect, causeOf adds the traits to the kubelet's
+// model one by one. The cause is then the last trait that changes the value.
 func (w *World) causeOf(step int, fact string) traits {
 	theirs, ours := w.predict(step, 0)[fact], w.predict(step, everyTrait)[fact]
 	for _, c := range causes() {

@@ -61,7 +61,7 @@ func (st *step) firstLook(from time.Duration) time.Duration {
 	return st.at
 }
 
-// adoptedUse returns the amount that our manager expects from an adopted eviction.
+// adoptedUse returns the amount that our manager expects an adopted eviction to free.
 func (st *step) adoptedUse(f *flight, s eviction.Signal, at time.Duration, isAsked bool, q quirks) (n int64, known bool) {
 	looks := st.figureLooks(at)
 	if isAsked {

@@ -141,9 +141,9 @@ func (st *step) isFor(word, name string, t threshold) bool {
 	return word == name+":"+resourceOf(t.Signal)+"<"+itoa(amount(t.Value, st.w.Figures[st.w.figureOf(t.Signal)].Capacity))
 }
 
-// freesOf returns the amount that our manager expects from an eviction: the usage of the pod
-// when the kill was requested, or a higher usage of a later look. now reports whether there
-// is a look at this time, too.
+// freesOf returns the amount that our manager expects an eviction to free: the usage of the
+// pod when the kill was requested, or a higher usage in a later look. now is set if our
+// manager looks at the time at, too.
 func (st *step) freesOf(f *flight, s eviction.Signal, at time.Duration, now bool, q quirks) (n int64, known bool) {
 	n, known = st.uses(f.p, f.began, s, q)
 	looks := st.figureLooks(at)
@@ -209,7 +209,7 @@ type betweenPlan struct {
 	asks       bool
 }
 
-// frees returns the amount that our manager expects from an eviction for a signal.
+// frees returns the amount of a signal that our manager expects an eviction to free.
 func (p *betweenPlan) frees(f *flight, s eviction.Signal) (int64, bool) {
 	return p.st.freesOf(f, s, p.at, p.grown, p.q)
 }

@@ -13,14 +13,16 @@
 // worlds it also evaluates at other times, while the kubelet waits. A step is one turn; the
 // looks until the next turn are a separate step. The facts of a turn are
 //
-//   - for each signal, the thresholds that are met, not yet resolved, due, and due
-//     with a new figure. The kubelet writes them to its log;
+//   - for each signal, the thresholds that are met, the thresholds that are not yet
+//     resolved, those that are due, and those that are due with a new figure. The test
+//     reads the kubelet's thresholds from its log;
 //   - the node conditions, and the admission results of fourteen pods;
 //   - the container and image collections, in order, and whether they ran
 //     concurrently;
-//   - the whole eviction order of pods, and the killed pods, in order, each with the
-//     resource and quantity or the limit that was the reason, its grace period, its
-//     event with annotations, and the status that the kill writes;
+//   - the whole eviction order of pods;
+//   - the killed pods, in order. Each has its reason, which is a resource and a quantity,
+//     or a limit. Each also has its grace period, its event with annotations, and the
+//     status that the kill writes;
 //   - the events of the node, and the start of the turn.
 //
 // A look between turns has one fact: all thresholds with their states, the conditions,
@@ -51,8 +53,9 @@
 //     collections;
 //   - restarts of the agent before a turn and while a pod terminates.
 //
-// Two pods are never equal in all properties that determine their order, and a scenario ends
-// where several thresholds of different figures are due: there the kubelet chooses at random.
+// The kubelet chooses at random in two cases. It orders equal pods at random, so two pods are
+// never equal in all properties that determine their order. It can also choose at random among
+// due thresholds, so a scenario ends where thresholds of several figures are due.
 //
 // # What is left out
 //

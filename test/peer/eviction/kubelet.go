@@ -104,7 +104,7 @@ func (k *kubeletSide) turn() {
 
 func (k *kubeletSide) note() *note { return &k.w.Notes[len(k.w.Notes)-1] }
 
-// close finishes the step with the observations after it.
+// close finishes the current step: it adds the observations after the step.
 func (k *kubeletSide) close() {
 	if k.step == nil {
 		return

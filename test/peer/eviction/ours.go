@@ -43,7 +43,7 @@ type oursSide struct {
 	shorter     []types.UID // pods whose grace period becomes zero
 }
 
-// A killRequest is a call of the killer to which the driver has not returned yet.
+// A killRequest is a call of Kill that has not returned yet.
 type killRequest struct {
 	pod      *corev1.Pod
 	eviction eviction.Eviction

@@ -225,8 +225,9 @@ func flagText(all *map[string]string, err error) string {
 	return fmt.Sprint(*all)
 }
 
-// inOrder sorts the kubelet's thresholds, which come in random order, as ours are: hard ones,
-// soft ones, and copies. It leaves out thresholds that no amount can be below.
+// inOrder sorts the kubelet's thresholds, which come in random order, into our order: hard
+// thresholds, soft thresholds, and copies. It leaves out a threshold if no amount can be below
+// it.
 func (w *settingsWorld) inOrder(all []kubeletapi.Threshold) (lines []string) {
 	place := func(t kubeletapi.Threshold) int { return slices.Index(signalNames(), string(t.Signal)) }
 	hard, errHard := kubelet.ParseThresholdConfig(nil, w.hard(), nil, nil, nil)
@@ -247,8 +248,8 @@ func (w *settingsWorld) inOrder(all []kubeletapi.Threshold) (lines []string) {
 	return lines
 }
 
-// valueText prints a threshold value of the kubelet. A missing minimum reclaim, one of zero
-// and one of NaN% are equal: no amount is ever short of them.
+// valueText prints a threshold value of the kubelet. A missing minimum reclaim, a minimum
+// reclaim of zero and a minimum reclaim of NaN% are equal: every amount fulfils them.
 func valueText(v *kubeletapi.ThresholdValue) string {
 	switch {
 	case v == nil || v.Quantity != nil && v.Quantity.IsZero() || v.Percentage != v.Percentage:

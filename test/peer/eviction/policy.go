@@ -53,7 +53,7 @@ func policyMistakes(p *eviction.Policy) string {
 		}
 		switch {
 		case t.Signal == "x":
-			lines = append(lines, name+`.Signal: "x" does not exist`)
+			lines = append(lines, name+`.Signal: unknown signal "x"`)
 		case amount <= 0:
 			lines = append(lines, name+".Value: "+t.Value.String()+" is not positive")
 		case t.Value.Fraction > 1:

@@ -145,8 +145,8 @@ func (st *step) overdue(name string) bool {
 	return since >= 0 && !st.note().Restarted && st.at-since >= grace
 }
 
-// podLimit returns the local storage limit of a pod, if it has one. The kubelet's function
-// adds overhead to the limit in the pod's spec if the limit is a fraction.
+// podLimit returns the local storage limit of a pod, if it has one. It passes a copy of the
+// pod to the kubelet's function, which adds overhead to a fractional limit in the pod itself.
 func podLimit(pod *corev1.Pod) (resource.Quantity, bool) {
 	l, ok := helper.PodLimits(pod.DeepCopy(), helper.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
 	return l, ok

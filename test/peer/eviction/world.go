@@ -219,8 +219,8 @@ func (w *world) drawLooks(d *judge.Draw) {
 	w.Looks = slices.Compact(w.Looks)
 }
 
-// breakTies sets different priorities where figures may not order pods: the kubelet sorts
-// equal pods in random order.
+// breakTies gives pods different priorities if their figures might be equal: the kubelet
+// sorts equal pods in random order.
 func (w *world) breakTies() {
 	requests := map[int64]int{}
 	for i := range w.Pods {

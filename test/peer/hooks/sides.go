@@ -92,8 +92,8 @@ func (c ourCommands) ExecSync(_ context.Context, id string, command []string, _ 
 
 type ourEvents struct{ r *diary }
 
-// Eventf records the runner's own events. Events about a failure are recorded by the caller
-// in the kubelet.
+// Eventf records the runner's events, except the event about a failure: in the kubelet, the
+// caller of the runner records that event.
 func (e ourEvents) Eventf(_ runtime.Object, kind, reason, format string, args ...any) {
 	if reason != lifecycle.FailedPreStopHook {
 		e.r.add("event", fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(format, args...)))

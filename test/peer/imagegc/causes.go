@@ -72,7 +72,7 @@ func causesInImages() []cause {
 	}
 }
 
-// causesInPasses are about the consequences of failures for a pass, and their duration.
+// causesInPasses are about the course of a pass: its calls, its failures and its end.
 func causesInPasses() []cause {
 	both := []part{deletions, reports}
 	return []cause{
@@ -83,8 +83,8 @@ func causesInPasses() []cause {
 		{
 			"one inspection per container", inspectsOnce, judge.Deliberate, both,
 			"The kubelet inspects each container in each pass, and the first failure ends the pass; ours " +
-				"inspects a container once, and continues if a container that cannot be inspected was removed or " +
-				"has exited, or after ten minutes.",
+				"inspects a container once, and a failure does not end the pass if the container was removed or " +
+				"has exited, or after ten minutes of failures.",
 		},
 		{
 			"failed listing of sandboxes", noSandboxes, judge.Deliberate, both,
@@ -96,7 +96,7 @@ func causesInPasses() []cause {
 		},
 		{
 			"failed deletion for MaxAge", ageGoesOn, judge.KubeletDefect, both,
-			"After a failed deletion for MaxAge the kubelet's pass ends, so that a single image that cannot be deleted keeps it from freeing space; ours continues.",
+			"After a failed deletion for MaxAge the kubelet's pass ends, so that a single image that cannot be deleted prevents the kubelet from freeing space; ours continues.",
 		},
 		{
 			"images not found on deletion", goneIsFine, judge.KubeletDefect, both,

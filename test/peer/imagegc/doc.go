@@ -17,9 +17,10 @@
 // # Models
 //
 // The times of an image influence later decisions, so that a difference has consequences. A
-// model therefore plays the whole world once as the kubelet and once as our package, with the
-// differences switched on one by one: see [traits]. A difference is explained if the models
-// have both values. Its rule is that of the trait which causes the difference.
+// model therefore plays the whole world. It can play as the kubelet, as our package, or as a
+// mixture that has only some of our differences from the kubelet: see [traits]. A difference
+// is explained if the models of both sides have the values of these sides. Its rule is the
+// rule of the trait that causes it.
 //
 // # Not compared
 //

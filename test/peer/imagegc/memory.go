@@ -9,9 +9,10 @@ import (
 // An age is the times that a manager records for an image.
 type age struct{ first, last time.Time }
 
-// The kinds of memory. Ours differs from the kubelet's in two ways: in what counts as use,
-// and in whether it survives a restart. The third kind does not survive a restart and counts
-// as the kubelet does, so that rules can distinguish the two causes.
+// The kinds of memory: the kubelet's, and four versions of ours. In a version ByName, an image
+// is in use if a container names it in any way; in a version byID, it is in use by the
+// kubelet's rule. A stored version survives a restart. The versions let rules distinguish these
+// two causes.
 const (
 	theirMemory = iota
 	plainByID

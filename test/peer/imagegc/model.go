@@ -14,8 +14,7 @@ import (
 
 // Traits are the behaviours in which our package differs from the kubelet, one bit each. A
 // model without traits behaves as the kubelet does, a model with all traits as our package
-// does. A trait is the cause of a difference if the model without the trait has another
-// outcome.
+// does. See causeOf for how a trait becomes the cause of a difference.
 type traits uint64
 
 const (
@@ -38,7 +37,7 @@ const (
 	needsID                            // deletes an image only if it has an ID
 	wideNumbers                        // computes percentages without overflow
 	anyVolume                          // an image volume protects the image, for every runtime handler
-	tellsNoID                          // does not record invalid images, with or without the feature gate
+	tellsNoID                          // records the event about images without an ID also without the feature gate
 	everyTrait      traits = 1<<iota - 1
 )
 

@@ -40,7 +40,7 @@ type imageView struct {
 
 // A guest is the container that starts while an image is deleted.
 type guest struct {
-	of    int   // index of its image, -1 for no container
+	of    int   // index of the container's image, -1 for no container
 	named []int // indexes of the images that it names in any way
 }
 

@@ -35,8 +35,9 @@ func capList(list corev1.ResourceList) {
 	}
 }
 
-// sameAmounts reports whether two messages are equal except for numbers that are large in
-// kubelet and the largest int64, less the used amount, in ours.
+// sameAmounts reports whether two messages are equal except for numbers that overflow. Such a
+// number is about large in kubelet and about the largest int64 in ours. The amount that pods
+// use may have been subtracted from it.
 func sameAmounts(kubelet, ours string) bool {
 	number := regexp.MustCompile(`[0-9]{12,}`)
 	theirs, mine := number.FindAllString(kubelet, -1), number.FindAllString(ours, -1)

@@ -8,13 +8,17 @@
 //	planned: WHAT    it belongs to a part that does not exist yet
 //
 // A list is a file in testdata, with an entry and its verdict on each line. The test extracts
-// each list again and fails on an entry without a verdict, on a verdict for a removed entry,
-// on an entry that our code has and whose verdict is not "yes", and on a "yes" for an entry
-// that our code does not have. With PEER_REWRITE=1 it writes the files: it keeps the
-// verdicts, removes deleted entries and writes "?" as the verdict of new entries.
+// each list again. It fails on
 //
-// The test reads our side from the source: the literals of the HTTP server, the exporter and
-// the flags of minimal-agent and cluster-agent, the literals of the managers and the engine, and the fields of its
-// configuration. A feature gate is a "yes" if we behave as the kubelet does with the gate at
-// its default. This test does not check that; the comparisons do.
+//   - an entry without a verdict, and a verdict for an entry that no longer exists,
+//   - an entry that our code has and whose verdict is not "yes",
+//   - a "yes" for an entry that our code does not have.
+//
+// With PEER_REWRITE=1 it writes the files: it keeps the verdicts, removes deleted entries and
+// writes "?" as the verdict of new entries.
+//
+// The test finds the paths of our side by requests to agent/kubeletapi. It reads metrics,
+// event reasons and flags from the source code, and the fields of the configuration from the
+// types of agent/kubeletconfig. A feature gate is a "yes" if we behave as the kubelet does with
+// the gate at its default. This test does not check that; the comparisons do.
 package lists

@@ -30,7 +30,7 @@ import (
 	volumemetrics "k8s.io/kubernetes/pkg/kubelet/volumemanager/metrics"
 )
 
-// host is a kubelet none of whose methods the server calls during its creation.
+// host is a kubelet without methods. NewServer does not call them.
 type host struct{ server.HostInterface }
 
 // paths returns the methods and paths of the kubelet's server with all its handlers.

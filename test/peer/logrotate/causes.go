@@ -20,9 +20,9 @@ func causes() []cause {
 		},
 		{
 			"unique and ordered rotated file names", newNames, judge.KubeletDefect,
-			"Two rotations within a second, or after the clock was set back, have different names in the " +
-				"order of time; in the kubelet one log replaces the other, or the newest is removed as the " +
-				"oldest.",
+			"The names of rotated files sort in the order of rotation, even after two rotations within a " +
+				"second or after the clock was set back; in the kubelet one file replaces the other, or the " +
+				"newest file is removed as the oldest.",
 		},
 		{
 			"new file despite failed ReopenContainerLog", keepsBoth, judge.KubeletDefect,
@@ -42,7 +42,7 @@ func causes() []cause {
 		},
 		{
 			"hard link left by a crash", oneName, judge.Deliberate,
-			"If a crash leaves a rotated file that is the log itself under another name, ours removes that name; the kubelet compresses the file, and its lines are duplicated.",
+			"If a crash leaves the name of a rotated file as a second hard link to the log, ours removes this link; the kubelet compresses the file, and the lines of the log are duplicated.",
 		},
 		{
 			"rotation interrupted before ReopenContainerLog", finishesHalf, judge.Deliberate,

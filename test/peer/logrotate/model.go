@@ -12,8 +12,7 @@ import (
 
 // Traits are the behaviours in which our package differs from the kubelet, one bit each. A
 // model without traits behaves as the kubelet does, a model with all traits as our package
-// does. A trait is the cause of a difference if the model without the trait has another
-// outcome.
+// does. See causeOf for how a trait becomes the cause of a difference.
 type traits uint64
 
 const (

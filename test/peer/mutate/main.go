@@ -19,11 +19,11 @@
 // the mutation.
 //
 // With -write, the command writes the result to the package's table, testdata/mutations.txt.
-// A mutation that neither the comparison nor the tests find survives, and needs an
-// explanation: write the reason behind "survived" in the table, and the command keeps it. The
-// exit code is 1 if a mutation survives without a reason. With -survivors, the command does
-// not run the comparison again. It only runs our own tests with the mutations that the table
-// marks as survived.
+// If neither the comparison nor the tests find a mutation, the mutation survives, and needs an
+// explanation. Write the reason after "survived" in the table. The command keeps it. The exit
+// code is 1 if a mutation survives without a reason. With -survivors, the command does not run
+// the comparison again. It only runs our own tests with the mutations that the table marks as
+// survived.
 package main
 
 import (

@@ -9,8 +9,8 @@
 // between steps is from one second to more than the report period.
 //
 // The kubelet's side is a Kubelet with its own runtime state and setters. The test calls
-// updateRuntimeUp and updateNode as the kubelet's loops do. The world draws its random
-// delays.
+// updateRuntimeUp and updateNode as the kubelet's loops do. The world draws the delays that
+// the kubelet chooses at random.
 //
 // The facts of each step are all fields of the status, with transition times and heartbeats,
 // the events, whether the status has changed, and whether it is reported.

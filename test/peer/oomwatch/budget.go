@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/oomwatch"
 )
 
-// The budget of the events about a pod. Events are a minute or seconds apart: the times are
-// not near a multiple of every.
+// The budget of the events about a pod. Events are seconds or about a minute apart. No such
+// distance is near a multiple of every, so small delays do not change the result.
 const (
 	burst = 2
 	every = 50 * time.Second

@@ -98,8 +98,9 @@ func (l *writer) dump(odd int) (lines []line) {
 		k.Limit, k.Constraint = "/", judge.Pick(l.Draw, "CONSTRAINT_NONE", "CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY", "CONSTRAINT_NEWER")
 		k.Kind = "system"
 	}
-	// A kill right after a group kill cannot be distinguished from a member of the group,
-	// unless other memory had run out.
+	// A kill right after a group kill looks like the kill of a group member. It differs only
+	// if one kill is because of a cgroup's limit and the other because the machine is out of
+	// memory.
 	told := !l.step.Causes[wholeGroup] || k.Machine != l.step.Kills[len(l.step.Kills)-1].Machine
 	if odd > 1 && !l.step.Causes[noDeath] && told && l.Chance(15) {
 		return l.withoutDump(k)
@@ -230,8 +231,7 @@ func (l *writer) ending(k Kill) line {
 	return line{text: fmt.Sprintf("%s: OOM victim %d (%s) is already exiting. Skip killing the task", k.reason(), k.PID, k.Escaped)}
 }
 
-// withoutChosen draws a group kill of which everything up to the announcement was
-// overwritten.
+// withoutChosen draws a group kill whose records up to the announcement were overwritten.
 func (l *writer) withoutChosen(k Kill) []line {
 	k.Victim, k.Limit, k.Constraint, k.Machine = "/other.slice/group", "", "CONSTRAINT_MEMCG", false
 	before := len(l.step.Kills)

@@ -113,8 +113,9 @@ type tap struct {
 	note   func(*oomparser.OomInstance)
 }
 
-// last is the process of an instance that stops the test's wait for the kubelet's watcher,
-// which cannot be stopped.
+// last is the process name of a final instance. The kubelet's watcher cannot be stopped.
+// Therefore the recorder ends the watcher's goroutine when it receives the event of this
+// instance.
 const last = "the last"
 
 func (t *tap) StreamOoms(out chan<- *oomparser.OomInstance) {

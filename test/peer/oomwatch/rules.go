@@ -15,8 +15,9 @@ type (
 
 const doc = "oomwatch/doc.go"
 
-// right makes a predicate: it requires that our report equals the kubelet's report about the
-// plain log. explains decides why the kubelet's report about the real log differs.
+// right makes a predicate. It requires that our report equals the kubelet's report about the
+// plain log. explains reports whether a rule explains why the kubelet's report about the real
+// log differs.
 func right(explains func(scene, Step) bool) func(scene) bool {
 	return func(s scene) bool {
 		if s.Step >= len(s.World.Steps) || !isTold(s.Fact) {
@@ -52,7 +53,7 @@ func by(c cause) func(scene) bool {
 	})
 }
 
-// untold is by for kills that the kubelet does not report.
+// untold is like by, for kills that the kubelet does not report.
 func untold(c cause, of func(Kill) bool) func(scene) bool {
 	return right(func(s scene, step Step) bool {
 		k, ok := step.find(s.Fact)

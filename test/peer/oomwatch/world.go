@@ -151,9 +151,9 @@ func newWorld(d *judge.Draw) *World {
 	return w
 }
 
-// lag returns how much too late our watcher dates the records of a step. It allows for the
-// drift of the log's clock since the previous step, and the records of this step are read a
-// second late.
+// lag returns how much too late our watcher dates the records of a step. The watcher reads
+// these records a second late, and allows for a drift of the log's clock since the previous
+// step.
 func (w *World) lag(step int, at time.Duration) time.Duration {
 	const rate = 2000 // the inverse of the drift
 	before := step - 1
@@ -185,8 +185,8 @@ func (w *World) withLag(step, pid int, at time.Duration) string {
 	return ""
 }
 
-// busy draws a step without a quiet moment that is longer than our watcher searches for the
-// end of the log.
+// busy draws a step without a quiet moment. The step lasts longer than our watcher searches
+// for the end of the log.
 func (l *writer) busy() Step {
 	s := Step{Causes: map[cause]bool{}}
 	l.step, l.at = &s, first

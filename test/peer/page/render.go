@@ -24,9 +24,9 @@ Read this page to learn which decisions of Kubeparts were compared with those of
 
 [test/peer](../test/peer) imports the kubelet's own packages (v1.36.3). For each manager, a generator makes a random world from a seed: pods, a
 runtime's state, statistics, faults, clocks, restarts. The kubelet's package and ours each get a copy of that world and run through it step by step.
-After each step everything that a user can observe is compared: decisions, statuses, calls, events, messages. Each single value that is compared
-counts as a fact. A difference must be explained by a rule. A rule computes our value from the kubelet's, or the reverse, and the doc.go of the package
-has a sentence about it. A difference that no rule explains fails the build.
+After each step, the test compares everything that a user can observe: decisions, statuses, calls, events, messages. Each single value that it compares
+counts as a fact. For each difference there must be a rule that computes our value from the kubelet's, or the reverse. The doc.go of our package describes
+the difference in one sentence. A difference that no rule explains fails the build.
 
 `)
 	b.WriteString("| comparison | scenarios | steps | facts |")
@@ -50,10 +50,11 @@ The last three columns give the number of rules of each class, and how many diff
 
 ## Kubernetes' own specs
 
-Kubernetes has specs for nodes, with the label NodeConformance. ` + "`make conformance`" + ` starts a real cluster with cluster-agent as its only node, and runs the
-specs with the unchanged program e2e.test of Kubernetes 1.36.3: all that pass with the kubelet on this machine, 249 of 250
-([list](../test/clusterbed/testdata/specs.txt)). The other spec needs a kernel with dummy interfaces. ` + "`make conformance NODE=kubelet`" + ` runs them with the kubelet.
-On a machine of the same kind, the kubelet took 22 minutes for the 240 specs without the label Slow, and 28 minutes for the others, in separate runs.
+Kubernetes has specs for nodes, with the label NodeConformance. ` + "`make conformance`" + ` starts a real cluster with cluster-agent as its only node, and runs
+the specs with the unchanged program e2e.test of Kubernetes 1.36.3. It runs 249 of the 250 specs: all that pass with the kubelet on this machine
+([list](../test/clusterbed/testdata/specs.txt)). The one other spec needs a kernel with dummy interfaces. ` + "`make conformance NODE=kubelet`" + ` runs the specs with
+the kubelet as the node. On a machine of the same kind, two separate runs with the kubelet took 22 minutes for the 240 specs without the label Slow, and
+28 minutes for the specs with this label.
 
 ` + runs + `
 ## How to repeat the comparisons
@@ -62,8 +63,9 @@ On a machine of the same kind, the kubelet took 22 minutes for the 240 specs wit
 		"    make peer-long N=200000       # hours; continues where it stopped\n" +
 		"    cd test/peer/eviction && PEER_SEED=7 go test -v .    # one scenario, with every fact of both sides\n" + `
 The comparisons are themselves tested: ` + "`make peer-mutate`" + ` changes one comparison, constant, return, assignment or field of our decision code at
-a time. Each such mutation must be found, by the comparison or by our own tests, which cover what the kubelet does not have. A mutation that neither
-finds stands in the table with the reason. ` + "`make peer-cover`" + ` reports which statements of the decision code the comparison reaches.
+a time. The comparison or our own tests must find each such mutation; our own tests also cover what the kubelet does not have. If both miss a mutation, it
+survives, and the table must have a reason for this. ` + "`make peer-cover`" + ` reports which statements of the decision code the comparison reaches. Each of the
+following sections begins with these two results for one comparison.
 
 `)
 	for _, r := range results {

@@ -233,7 +233,7 @@ func (w *waiting) add(f judge.Facts, i int, has func(string) view) {
 	f[fmt.Sprintf("pod %s/waiter %d", w.Pod, i)] = cmp.Or(w.result, "waits")
 }
 
-// freshness returns the newest step whose time the status is not older than.
+// freshness returns the newest step for whose time the status is new enough, as fresh reports.
 func freshness(w *World, step int, fresh func(time.Duration) bool) string {
 	for i := step; i >= 0; i-- {
 		if fresh(w.Steps[i].At) {

@@ -25,8 +25,8 @@ type stepModel struct {
 	gauges map[string]int // like those of the kubelet, which never return to 0
 	counts map[string]int
 	cause  string // why the last list before this step failed
-	// strays is set if the last list had objects without a pod. The next fields count the
-	// running pods by our rule and by the kubelet's.
+	// strays is set if the last list had objects without a pod. runs counts the running pods:
+	// first by our rule, then by the kubelet's rule.
 	strays bool
 	runs   [2]int
 	report judge.Facts // results, errors and counters of our Generator
@@ -61,9 +61,9 @@ type expectation struct {
 	ipSource                 string
 	// inspected and kubeletInspected are set if the side inspected the pod in this step.
 	inspected, kubeletInspected bool
-	// slow is set if the inspection is slow, or queued behind others, in which case queued is
-	// set. seconds is its duration without queueing, and again is set if an inspection failed
-	// before.
+	// slow is set if our inspection is slow or queued behind others; queued is set only in the
+	// second case. took is its duration in seconds without the time in the queue. again is set
+	// if an inspection failed before.
 	slow, slowForKubelet, queued, again bool
 	took                                int
 	changed                             []string // objects that changed without an event

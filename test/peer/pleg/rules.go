@@ -23,7 +23,7 @@ type finding struct {
 	fact string // name of the fact without the pod
 }
 
-// atOnce makes a predicate for a difference from one for a pod.
+// atOnce converts a predicate about one pod to a predicate about a difference.
 func atOnce(explains func(finding) bool) func(scene) bool {
 	return func(s scene) bool {
 		rest, ok := strings.CutPrefix(s.Fact, "pod ")
@@ -35,8 +35,8 @@ func atOnce(explains func(finding) bool) func(scene) bool {
 	}
 }
 
-// about is like atOnce, but a difference in a status that has not changed on either side
-// since an earlier step has the cause of that step.
+// about is like atOnce for the first step with the difference. If a status has not changed on
+// either side since an earlier step, its difference has the cause of that step.
 func about(explains func(finding) bool) func(scene) bool {
 	return atOnce(func(f finding) bool {
 		if f.isStatus() {

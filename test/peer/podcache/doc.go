@@ -1,7 +1,7 @@
 // Package podcache compares package podcache with the kubelet's pod cache.
 //
 // A world is a random sequence of writes, deletions, observations, global times and waiting
-// readers, some of which are cancelled. Times are in the present or the past, and often
+// readers. Some readers are cancelled. Times are in the present or the past, and often
 // equal. After each operation, the test compares the result of Get for each pod, how new it
 // is, whether Set accepted its status, and what each waiter received and when.
 //

@@ -79,7 +79,7 @@ func modelOf(w *World) (steps []modelStep) {
 // writable reports whether our cache accepts a write with a time.
 func (m *cacheModel) writable(p *modelPod, t int) bool { return t >= m.oursTime(p) }
 
-// oursTime returns how new ours' status of a pod is.
+// oursTime returns how new our status of a pod is.
 func (m *cacheModel) oursTime(p *modelPod) int {
 	if p.held > 0 {
 		return p.fresh

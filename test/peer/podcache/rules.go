@@ -23,7 +23,7 @@ func rules() []judge.Rule[*World] {
 	return []judge.Rule[*World]{
 		{
 			Name: "GetNewerThan with a cancelled context", Class: judge.Deliberate, Doc: doc, Explains: by(waiterGaveUp),
-			Sentence: "A reader of the kubelet's cache waits until there is a status; here GetNewerThan also returns when its context is done.",
+			Sentence: "A reader of the kubelet's cache waits until the status is new enough; here GetNewerThan also returns when its context is done.",
 		},
 		{
 			Name: "Set with an older status", Class: judge.Deliberate, Doc: doc, Explains: by(olderStatus),
@@ -43,7 +43,7 @@ func rules() []judge.Rule[*World] {
 		},
 		{
 			Name: "UpdateTime with excluded pods", Class: judge.Deliberate, Doc: doc, Explains: by(heldBack),
-			Sentence: "UpdateTime can exclude pods. In the kubelet, UpdateTime is called only after every pod was inspected, so that a pod whose inspection hangs delays all other pods.",
+			Sentence: "UpdateTime can exclude pods. The kubelet calls UpdateTime only after it has inspected every pod, so a pod whose inspection hangs delays all other pods.",
 		},
 		{
 			Name: "SetObservedTime for an absent pod", Class: judge.Deliberate, Doc: doc, Explains: by(seenAbsent),

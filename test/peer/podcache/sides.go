@@ -120,7 +120,7 @@ func (s *side) facts(f judge.Facts, last int) {
 	}
 }
 
-// freshness returns the newest time than which a status is not older.
+// freshness returns the newest time for which the status is new enough, as fresh reports.
 func freshness(last int, fresh func(int) bool) string {
 	for second := last; second > 0; second-- {
 		if fresh(second) {

@@ -83,7 +83,7 @@ func (w *World) String() string {
 		fmt.Fprintf(&b, "step %d: %s %s at %d", i, o.Kind, o.Pod, o.At)
 		switch {
 		case o.Except:
-			b.WriteString(", but for the pod")
+			b.WriteString(", except for the pod")
 		case o.Kind == giveUp:
 			fmt.Fprintf(&b, ", waiter %d", o.Who)
 		case o.Kind == set && o.Fails:
@@ -96,7 +96,8 @@ func (w *World) String() string {
 	return b.String()
 }
 
-// at returns a time. Nothing happens at second 0, which means any time.
+// at returns the time of a second. Only readers request second 0: such a reader accepts a
+// status of any time.
 func at(second int) time.Time {
 	if second == 0 {
 		return time.Time{}

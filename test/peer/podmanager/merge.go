@@ -93,8 +93,9 @@ func newMergeWorld(d *judge.Draw) *mergeWorld {
 	return w
 }
 
-// distinct removes a second pod with a UID, because the kubelet chooses between two at
-// random, and a second pod with a name if the source is the API server, which has only one.
+// distinct removes the second of two pods with one UID, because the kubelet chooses between
+// them at random. For the API server, it also removes the second of two pods with one name,
+// because an API server has only one pod with a name.
 func distinct(source string, pods []*corev1.Pod) (all []*corev1.Pod) {
 	seen := map[string]bool{}
 	for _, pod := range pods {
@@ -295,7 +296,7 @@ func refusals(t *testing.T) {
 	require.EqualError(t, err, "podmanager: invalid config: field Sources is required\nfield Handler is required")
 	ignored := func(context.Context, podmanager.Change) { t.Error("received a change from an unknown source") }
 	_, err = podmanager.NewMerge(podmanager.MergeConfig{Sources: []string{"a", "", "a"}, Handler: ignored})
-	require.EqualError(t, err, "podmanager: invalid config: field Sources: the name at 1 is empty\nfield Sources: \"a\" occurs twice")
+	require.EqualError(t, err, "podmanager: invalid config: field Sources[1]: the name is empty\nfield Sources: \"a\" occurs twice")
 	m, err := podmanager.NewMerge(podmanager.MergeConfig{Sources: []string{"a"}, Handler: ignored})
 	require.NoError(t, err)
 	require.EqualError(t, m.Set(t.Context(), "b", nil), `podmanager: unknown source "b"`)

@@ -28,7 +28,8 @@ type mirrorWorld struct{ Steps []mirrorCall }
 type mirrorCall struct {
 	Delete bool
 	Pod    *corev1.Pod
-	// There is the pod with that name in the API server before the call, or nil.
+	// There holds the pod with that name in the API server before the call. Nil means that
+	// the API server has no such pod.
 	There *corev1.Pod
 	Node  *corev1.Node // nil if the lookup fails
 	// Silent is set if the failed lookup of the node returns no error.

@@ -373,9 +373,9 @@ func (v planVariant) pods(w *planWorld) (pods []*corev1.Pod) {
 	return pods
 }
 
-// explains reports whether the variant explains the difference: with the variant alone, the
-// kubelet does what our plan does; or with all variants it does, but not with all other
-// variants.
+// explains reports whether the variant explains the difference. This is so in two cases: the
+// kubelet does what our plan does with this variant alone; or it does so with all variants
+// together, and no longer without this variant.
 func (v planVariant) explains(s judge.Scene[*planWorld]) bool {
 	decides := func(v planVariant) bool {
 		return playPlan(context.Background(), s.World, v)[s.Fact] == s.Ours
@@ -399,6 +399,6 @@ func planRules() []judge.Rule[*planWorld] {
 		rule("orphaned mirror pods deleted by UID", judge.Deliberate, planVariant{byUID: true},
 			"The kubelet deletes orphaned mirrors by their names; ours returns them as pods, so that a deletion has a UID."),
 		rule("mirror pods of non-static pods", judge.Deliberate, planVariant{static: true},
-			"A mirror is an orphan if the pod with its name is not static; the kubelet keeps that mirror."),
+			"Ours treats a mirror as an orphan if the pod with the same name is not static; the kubelet keeps that mirror."),
 	}
 }

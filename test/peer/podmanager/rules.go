@@ -74,7 +74,7 @@ func rules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "lookups after name or UID changes", Class: judge.KubeletDefect, Doc: docPath,
-		Sentence: "When a pod is removed, the kubelet deletes the entry of its name even if a newer pod has that name, and it keeps the entry of a name that a pod had before; ours compares UIDs, for pods and for mirrors.",
+		Sentence: "The kubelet's index of names loses a newer pod when an older pod with the same name is removed, and keeps the old name of a renamed pod; ours prevents both by comparing UIDs, for pods and for mirrors.",
 		Explains: func(s scene) bool { return hasChanged(s) && isModel(s) },
 	}}
 }

@@ -211,7 +211,7 @@ func mergeRules() []judge.Rule[*mergeWorld] {
 		},
 	}, {
 		Name: "empty and unset lists or maps", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet treats an empty and an unset list or map as different, and updates the pod; ours does not.",
+		Sentence: "The kubelet treats an empty and an unset list or map as different, and updates the pod; ours treats them as equal.",
 		Explains: func(s mergeScene) bool {
 			uid, ok := uidOf(s.Fact)
 			if !ok {

@@ -20,7 +20,7 @@ func noStatic(pod *corev1.Pod) bool {
 func mirrorRules() []judge.Rule[*mirrorWorld] {
 	return []judge.Rule[*mirrorWorld]{{
 		Name: "refused creation of mirror pods", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet's mirror client creates a mirror of any pod, also while the node is being deleted; ours creates no mirror of a pod that is not static or has no hash, and no mirror while the node is being deleted.",
+		Sentence: "The kubelet's mirror client creates a mirror of any pod, also while the node is being deleted; ours creates a mirror only of a static pod with a hash, and only while the node is not being deleted.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
 			refused := noStatic(c.Pod) || c.Node != nil && c.Node.DeletionTimestamp != nil

@@ -278,14 +278,14 @@ func strange(d *judge.Draw, p place) {
 	*key = strings.ToUpper((*key)[:min(1, len(*key))]) + (*key)[min(1, len(*key)):]
 }
 
-// addKnown adds a field to an object that is valid only elsewhere.
+// addKnown adds a field that is valid only in other objects.
 func addKnown(d *judge.Draw, o *object, _ reflect.Type) {
 	o.set(judge.Pick(d, "name", "image", "key", "operator", "path", "hostPath", "exec", "sleep", "value", "httpGet"), anyString(d, "name"))
 }
 
 const (
 	unknownField = "unknown field"
-	givenTwice   = "the field is given twice"
+	givenTwice   = "duplicate field"
 )
 
 // strictOf returns the errors of strict decoding in a pod's manifest, by path.

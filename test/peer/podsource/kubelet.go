@@ -166,8 +166,8 @@ func (k *kubelet) read(t *testing.T, f judge.Facts) {
 	}
 }
 
-// noteEntry adds the kubelet's log message about a directory entry that is not a file. For a
-// subdirectory, it also logs a message and continues.
+// noteEntry adds the kubelet's log message about a directory entry that is not a file. It omits
+// the message about a subdirectory, because the kubelet then continues.
 func (k *kubelet) noteEntry(f judge.Facts, line string) {
 	for _, e := range k.step.Entries {
 		if strings.Contains(line, "/"+e.Name+`"`) && !strings.Contains(line, "is a directory") {

@@ -19,9 +19,9 @@ type held struct {
 	seen int // the step in which its UID was first seen
 }
 
-// A model computes which pods our source must have after each step, given the rejected files:
-// for each file the documents of its last valid version, and of two documents with the same
-// name or UID the first one.
+// A model computes which pods our source must have after each step, given the rejected files.
+// Each file contributes the documents of its last valid version. If two documents have the
+// same name or UID, only the first one counts.
 type model struct {
 	files map[string][]held // after the last step
 	pods  []map[string]held // by step and name
@@ -104,9 +104,9 @@ func contentOf(doc any) string {
 	return marshal(pod.ObjectMeta) + marshal(pod.Spec) + marshal(pod.Status)
 }
 
-// isModel reports whether our value of a fact about a pod is the model's: that of the
-// document with the kubelet's defaults, whether the kubelet rejects the document or not,
-// except for changes by rules about single values.
+// isModel reports whether our value of a fact about a pod is the model's value. The model's
+// value is that of the document with the kubelet's defaults, also if the kubelet rejects the
+// document. Rules about single values may change it.
 func isModel(s scene) bool {
 	pod, what, ok := podFact(s.Fact)
 	if !ok {

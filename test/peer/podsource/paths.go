@@ -138,7 +138,7 @@ func unmountedSources() []string {
 	})
 }
 
-const neverRunSentence = "The kubelet validates, and gives defaults to, volumes of kinds that ours does not mount, resource claims, block devices, variables from files and settings for Windows; ours ignores the settings for Windows, and refuses a pod with one of the other fields at admission, whatever its value is."
+const neverRunSentence = "The kubelet validates these fields and sets their defaults: volumes of kinds that ours does not mount, resource claims, block devices, variables from files, and settings for Windows; ours ignores the settings for Windows, and refuses a pod with any of the other fields at admission."
 
 // containerPath replaces the path of a container with "container".
 func containerPath(path string) string {

@@ -81,7 +81,7 @@ func mountsDeclared(doc any, path string) bool {
 func fieldRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "all problems of a manifest", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet checks nothing else in a manifest without a name, and does not check a probe or hook that is not allowed; ours reports every problem.",
+		Sentence: "The kubelet skips the other checks of a manifest without a name, and the checks of a probe or hook that is not allowed; ours reports every problem.",
 		Explains: func(s scene) bool {
 			prefix, path, ok := onlyOurs(s)
 			facts := s.KubeletFacts[s.Step]

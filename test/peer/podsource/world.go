@@ -160,8 +160,8 @@ func newWorld(d *judge.Draw) *world {
 	return w
 }
 
-// distinct returns how many steps a world has before two documents define one name or UID, at
-// least one. Two pods with one name are compared in one step only: over several steps, the
+// distinct returns how many steps a world has before two documents define one name or UID. It
+// returns at least 1. Two pods with one name are compared in one step only: over several steps, the
 // result depends on the order of all earlier events.
 func (w *world) distinct() int {
 	held := map[string]map[string]bool{} // definitions of each file so far

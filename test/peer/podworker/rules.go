@@ -216,8 +216,8 @@ func times(value string) (all []time.Duration) {
 	return all
 }
 
-// unendedVolumes removes the calls about volumes of pods that could not be terminated, or
-// after the end of the stage.
+// unendedVolumes removes the calls about the volumes of pods that could not be terminated. It
+// also removes calls about volumes after the end of the stage.
 func unendedVolumes(w *world, f judge.Facts) {
 	for _, p := range w.Shutdowns[0].Pods {
 		name := "pod " + p.Name + "/volumes"

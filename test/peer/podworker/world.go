@@ -16,8 +16,8 @@ import (
 // A world is the options of a node, and the shutdowns of its machine.
 type world struct {
 	Config podworker.ShutdownConfig
-	// Allowed is how long logind waits for the holder of a lock, and Overridden how long
-	// after a longer time was requested.
+	// Allowed is how long logind waits for the holder of a lock. Overridden is how long it
+	// waits after a side has requested a longer time.
 	Allowed, Overridden time.Duration
 	Shutdowns           []shutdown
 

@@ -135,7 +135,7 @@ func (k *kubelet) play(s step) {
 		defer func() { k.pod = k.w.pod(never) }() // a pod with the same UID may be created again
 	}
 	if s.Op == opStart && s.Container < len(k.containers) && k.containers[s.Container].State == running {
-		k.apply(step{Op: opExit, Container: s.Container, Code: s.Code}) // which is seen
+		k.apply(step{Op: opExit, Container: s.Container, Code: s.Code}) // this exit is observed
 		k.sync()
 	}
 	k.apply(s)
@@ -260,9 +260,10 @@ func (k *kubelet) sync() {
 	k.status = &made
 }
 
-// inherit applies the parts of the status generation that do not depend on the runtime: a
-// running container is started if the container of the same name was, and a container that
-// was running and whose state is unknown has terminated.
+// inherit applies the parts of the status generation that do not depend on the runtime. A
+// running container inherits Started from the previous status with its name. A container whose
+// state is now unknown has terminated if the previous status showed it as running or
+// terminated.
 func inherit(made, old []corev1.ContainerStatus) {
 	for i := range made {
 		j := slices.IndexFunc(old, func(o corev1.ContainerStatus) bool { return o.Name == made[i].Name })

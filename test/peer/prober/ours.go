@@ -109,7 +109,7 @@ func (o *ours) announced(c prober.Change) {
 	}
 }
 
-// play does a step and notes what is to be seen of it.
+// play plays a step and records the observations.
 func (o *ours) play(s step) {
 	o.step, o.facts, o.ran, o.events = s, judge.Facts{}, nil, nil
 	clear(o.announce)
@@ -117,10 +117,10 @@ func (o *ours) play(s step) {
 		o.manager.AddPod(o.pod)
 	}
 	if s.removes() {
-		defer func() { o.pod = o.w.pod(10) }() // one of the same UID may come back
+		defer func() { o.pod = o.w.pod(10) }() // a pod with the same UID may be created again
 	}
 	if s.Op == opStart && s.Container < len(o.containers) && o.containers[s.Container].State == running {
-		o.apply(step{Op: opExit, Container: s.Container, Code: s.Code}) // which is seen
+		o.apply(step{Op: opExit, Container: s.Container, Code: s.Code}) // this exit is observed
 		o.sync()
 	}
 	o.apply(s)

@@ -15,7 +15,7 @@ func eventRules() []judge.Rule[world] {
 	return []judge.Rule[world]{
 		{
 			Name: "probe events only on change", Class: judge.Deliberate, Doc: inDoc,
-			Sentence: "The kubelet records an event for each failed run; with EventsOnChange, an event is recorded for the failure that reaches the threshold, for the first failure below the threshold (with the number of the failure), and then once per EventPeriod.",
+			Sentence: "The kubelet records an event for each failed run; with EventsOnChange, an event is recorded for the failure that changes the result, for the first failure below the threshold (with the number of the failure), and then once per EventPeriod.",
 			Explains: func(s scene) bool { return s.Fact == "events" && s.World.Quiet && s.Ours == quietEvents(s) },
 		},
 	}

@@ -30,7 +30,7 @@ func runRules() []judge.Rule[world] {
 		},
 		{
 			Name: "probe failure without a run", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
-			Sentence: "The kubelet records Failure for each probe of a container that is not running, and kills the container if that is still the result when it is running again; here the result of a liveness or startup probe changes only after runs.",
+			Sentence: "The kubelet records Failure for each probe of a container that is not running, and kills the container if the result is still Failure when the container runs again; here the result of a liveness or startup probe changes only after runs.",
 			Explains: func(s scene) bool {
 				name, about := about(s.Fact)
 				for _, k := range about {
@@ -115,8 +115,8 @@ func runs(w world, facts []judge.Facts, container string, k prober.Kind, policy 
 	return all
 }
 
-// began returns the first step for which neither side has earlier probe state: after the last
-// restart of the agent, or removal of the pod.
+// began returns the step of the last restart of the agent or of the last removal of the pod, or
+// 0 if no such step exists. In this step both sides lose their probe state.
 func (w world) began(last int) int {
 	if last < 0 {
 		return 0
@@ -241,8 +241,8 @@ func byRuns(s scene, container string, k prober.Kind) string {
 	}
 }
 
-// killByRuns returns the probe because of which the container must be killed, if only runs
-// determine results.
+// killByRuns returns the probe whose failure must kill the container, if only runs determine
+// results.
 func killByRuns(s scene, container string) string {
 	if !strings.HasPrefix(s.Fact, "kill ") {
 		return "not about this"

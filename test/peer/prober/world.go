@@ -51,7 +51,7 @@ const (
 	opProbe   op = "probe" // run a probe
 	opAll     op = "probe all"
 	opCreate  op = "create"  // a new container is created, and not yet running
-	opStart   op = "start"   // it is started, or a new container if it ran before
+	opStart   op = "start"   // a created container is started; if it ran before, a new container is started
 	opReplace op = "replace" // a new container runs, and the end of the old one was not observed
 	opExit    op = "exit"
 	opUnknown op = "container state unknown"

@@ -11,8 +11,8 @@
 //     both sides start from the kubelet's previous status, so that the differences of
 //     each turn are independent.
 //   - status/phase: phase, conditions, equality, forbidden transitions, the normalized
-//     form and the termination of a pod, for random statuses. Many of them are ones that
-//     a kubelet would not write.
+//     form and the termination of a pod, for random statuses. A kubelet would not write
+//     many of these statuses.
 //   - status/merge: the API object after a status was merged with the API server's status
 //     and the patch was applied.
 //   - status/manager: histories of reports, probe results, resizes, terminations,

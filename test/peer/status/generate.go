@@ -135,7 +135,7 @@ func isTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodFailed || phase == corev1.PodSucceeded
 }
 
-// turn is the kubelet's: it generates a status.
+// turn generates the kubelet's status of a step.
 func (a *agent) turn(k *kubeRuntime, step *generateStep, turn *generateTurn) corev1.PodStatus {
 	allocated := turn.Pod.DeepCopy()
 	for i := range allocated.Spec.Containers {

@@ -62,7 +62,7 @@ func containerChanges() []change {
 		},
 	}, {
 		name: "lastState without a termination", class: judge.KubeletDefect,
-		sentence: "A last termination is always a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
+		sentence: "The field LastTerminationState always contains a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if s.second == nil || s.second.State == exitedState || s.second.State == unknownState && s.old != nil && s.old.State.Running != nil {
@@ -92,7 +92,7 @@ func waitingChanges() []change {
 		},
 	}, {
 		name: "waiting state of finished containers", class: judge.Deliberate,
-		sentence: "A container that must not run again is never shown as waiting; the kubelet shows it as waiting if the runtime has removed it or does not know its state, and if it is an ephemeral container.",
+		sentence: "A container that must not run again is never shown as waiting; the kubelet shows it as waiting in these cases: the runtime has removed it or does not know its state, or it is an ephemeral container.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if _, waits := in.step.Waiting[s.spec.Name]; !waits || !s.final(in.turn.Pod) {
@@ -121,7 +121,7 @@ func startedChanges() []change {
 		},
 	}, {
 		name: "started state before the first probe", class: judge.Deliberate,
-		sentence: "Until a restarted agent has probed a container, its status stays as reported before; the kubelet reports it as started until the first probe.",
+		sentence: "Until a restarted agent has probed a container, the container's status stays as reported before; the kubelet reports the container as started until the first probe.",
 		apply: func(in *input) (applies bool) {
 			applies, in.step.Workers, in.step.Probes = !in.step.Workers, true, map[string]probeFacts{}
 			return applies
@@ -174,7 +174,7 @@ func startedChanges() []change {
 		},
 	}, {
 		name: "own termination repeated as lastState", class: judge.KubeletDefect,
-		sentence: "After a back-off, the termination of a container is shown only as its state; the kubelet shows it as its last termination as well.",
+		sentence: "After a back-off, the termination of a container is shown only as the state; the kubelet also shows this termination as the last termination.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if s.newest == nil || s.old == nil || s.old.LastTerminationState.Terminated == nil || s.old.LastTerminationState.Terminated.ContainerID != s.id() {
@@ -191,7 +191,7 @@ func startedChanges() []change {
 func restartAllChanges() []change {
 	return []change{{
 		name: "new containers during RestartAllContainers", class: judge.KubeletDefect,
-		sentence: "A restart of all containers is complete when no old container is left; in the kubelet it continues while there is any container, so a restarted kubelet removes the containers that it had started already.",
+		sentence: "A restart of all containers is complete when no old container is left; in the kubelet the restart continues while any container exists, so a restarted kubelet removes the containers that it has already started.",
 		apply: func(in *input) bool {
 			if !in.restartsAll() {
 				return false

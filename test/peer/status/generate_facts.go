@@ -50,7 +50,7 @@ func factRules() []generateRule {
 func podFactRules() []generateRule {
 	return []generateRule{{
 		Name: "pod-level resources in the status", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "The status shows the pod-level resources of the spec, and no pod-level resources if the spec does not set them; the kubelet shows the sum of the containers' resources and the values of the pod's cgroup.",
+		Sentence: "The status shows only the pod-level resources that the spec sets; the kubelet shows the sum of the containers' resources and the values of the pod's cgroup.",
 		Explains: func(s generateScene) bool {
 			spec := s.World.Pod.Spec.Resources
 			switch s.Fact {
@@ -154,7 +154,7 @@ func stateFactRules() []generateRule {
 		},
 	}, {
 		Name: "lastState that also waits or runs", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "A last termination is always a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
+		Sentence: "The field LastTerminationState always contains a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
 		Explains: func(s generateScene) bool {
 			var kubelet corev1.ContainerState
 			decode(s.Kubelet, &kubelet)
@@ -177,7 +177,7 @@ func messageFactRules() []generateRule {
 func mountFactRules() []generateRule {
 	return []generateRule{{
 		Name: "recursive read-only mounts", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "Whether a mount is recursively read-only is reported by the runtime for the container; the kubelet derives it from what the runtime supports.",
+		Sentence: "The runtime reports for each container whether a mount is recursively read-only; the kubelet derives this from what the runtime supports.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
 			return p.field == "mounts" && s.Kubelet != "" && s.Ours == encode(mounts(p.spec, p.newest))

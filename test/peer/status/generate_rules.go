@@ -91,9 +91,9 @@ func (turn *generateTurn) fewest(k *kubeRuntime, s generateScene, all []change) 
 	return best
 }
 
-// besides returns the explanation of rule n about facts. If no rule explains the fact alone,
-// the rule also explains the fact in the kubelet's result for the changed input, because a
-// fact may have two causes.
+// besides returns the predicate of rule n, which is about single facts. A difference may have
+// two causes: a change of the input, and a rule. So if no rule explains the difference alone,
+// the predicate tries rule n on the kubelet's result for the changed input.
 func besides(k *kubeRuntime, all []change, rules []generateRule, n int) func(generateScene) bool {
 	return func(s generateScene) bool {
 		turn := &s.World.Turns[s.Step]

@@ -59,7 +59,7 @@ func syncBatch(unsafe.Pointer, context.Context, bool) int
 // pointer returns the pointer in an interface.
 func pointer(v any) unsafe.Pointer { return reflect.ValueOf(v).UnsafePointer() }
 
-// set assigns to a field, which need not be exported, of what v points to.
+// set assigns to a field, exported or not, of the struct to which v points.
 func set(v any, field string, value any) {
 	f := reflect.ValueOf(v).Elem().FieldByName(field)
 	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(reflect.ValueOf(value))

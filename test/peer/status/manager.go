@@ -158,7 +158,7 @@ func (p *managerPlay) act(step *managerStep, pod *corev1.Pod, f judge.Facts) {
 	switch step.Op {
 	case opResize:
 		if said, known := p.m.get(pod.UID); known && isTerminal(said.Phase) {
-			return // none begins
+			return // no resize begins
 		}
 		f["resize"] = p.m.resize(pod, step)
 		fallthrough

@@ -63,7 +63,7 @@ func managerRules() []managerRule {
 func reportManagerRules() []managerRule {
 	return []managerRule{{
 		Name: "Ready condition of an ended pod", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A pod that has ended is not Ready as soon as it is reported; the kubelet corrects Ready only in the status that it sends to the API server.",
+		Sentence: "When a pod that has ended is reported, it becomes not Ready at once; the kubelet corrects Ready only in the status that it sends to the API server.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
 			t, since := strings.CutSuffix(fact, " since")
@@ -179,7 +179,7 @@ func endManagerRules() []managerRule {
 		},
 	}, {
 		Name: "Ready transition time of ended pods", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "The transition time of Ready does not change after a pod has ended; if a pod is terminated while it is ready, the kubelet changes it in the API server with every tick.",
+		Sentence: "The transition time of Ready does not change after a pod has ended; if a pod is terminated while it is ready, the kubelet changes this time in the API server with every tick.",
 		Explains: func(s managerScene) bool {
 			name, ok := strings.CutPrefix(s.Fact, "calls patch ")
 			pod, _ := strconv.Atoi(strings.TrimPrefix(name, "pod-"))

@@ -39,7 +39,7 @@ func mergeRules() []mergeRule {
 		},
 	}, {
 		Name: "Ready transition time of ended pods", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "The transition time of Ready does not change after a pod has ended; if a pod is terminated while it is ready, the kubelet changes it in the API server with every tick.",
+		Sentence: "The transition time of Ready does not change after a pod has ended; if a pod is terminated while it is ready, the kubelet changes this time in the API server with every tick.",
 		Explains: func(s mergeScene) bool {
 			return s.Kubelet == "00:01:00" && isTerminal(corev1.PodPhase(s.OursFacts[s.Step]["phase"])) && falseSince(s) == s.Ours
 		},

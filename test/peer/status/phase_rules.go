@@ -41,7 +41,7 @@ func phaseRules() []phaseRule {
 		},
 	}, {
 		Name: "readiness gates with sidecars", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "Ready with readiness gates always includes sidecars; the kubelet leaves them out when it decides whether a pod needs a sync, and so syncs a pod with a sidecar at every change.",
+		Sentence: "For a pod with readiness gates, Ready always depends on the sidecars too; the kubelet ignores sidecars when it decides whether a pod needs a sync, so it syncs a pod with a sidecar at every change.",
 		Explains: func(s phaseScene) bool {
 			pod := s.World.Pod
 			all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
@@ -123,7 +123,7 @@ func endRules() []phaseRule {
 		},
 	}, {
 		Name: "Ready condition of an ended pod", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A pod that has ended is not Ready as soon as it is reported; the kubelet corrects Ready only in the status that it sends to the API server.",
+		Sentence: "When a pod that has ended is reported, it becomes not Ready at once; the kubelet corrects Ready only in the status that it sends to the API server.",
 		Explains: func(s phaseScene) bool {
 			want, ok := unready(s.KubeletFacts[s.Step], "ended ", s.World.Pod.Generation, "00:00:00")[s.Fact]
 			return ok && s.Ours == want

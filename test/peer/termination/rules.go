@@ -13,7 +13,7 @@ import (
 const doc = "lifecycle/doc.go"
 
 // A deviation is a rule, and a change to the world after which the kubelet does what our side
-// does. It reports whether it changed the world.
+// does. The function change reports whether it changed the world.
 type deviation struct {
 	judge.Rule[*world]
 
@@ -32,12 +32,12 @@ func deviations() []deviation {
 		},
 		{
 			Rule: rule("preStop hook of an exited container", judge.Deliberate,
-				"The kubelet waits for a preStop hook, such as a sleep, whose container has ended; here the hook is cancelled."),
+				"If a container ends while its preStop hook runs, for example a sleep, the kubelet waits for the hook; here the hook is cancelled."),
 			change: hooksEnd,
 		},
 		{
 			Rule: rule("sidecar order with stopped sidecars", judge.KubeletDefect,
-				"When the kubelet stops a pod, a sidecar waits only for the sidecar after it, and for no sidecar if that sidecar does not run. Here a sidecar waits for all sidecars that come after it."),
+				"When the kubelet stops a pod, a sidecar waits only for the next sidecar in the spec. If the next sidecar does not run, the sidecar waits for no other sidecar. Here a sidecar waits for all sidecars that come after it."),
 			change: sidecarsInRow,
 		},
 		{
@@ -55,7 +55,7 @@ func deviations() []deviation {
 		},
 		{
 			Rule: rule("fractional seconds of grace periods", judge.Deliberate,
-				"The kubelet rounds the time of a hook and the waiting time down to whole seconds, so a container may get up to two seconds more than its pod. Here the time left until the deadline is rounded up."),
+				"From a container's grace period, the kubelet subtracts the duration of the preStop hook and of the wait for other containers. It rounds each duration down to whole seconds, so a container may get up to two seconds more than the grace period of its pod. Here the time left until the deadline is rounded up."),
 			change: func(w *world) bool {
 				w.scale = 10_000 // makes all durations whole seconds
 				return true

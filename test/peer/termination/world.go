@@ -19,8 +19,8 @@ type world struct {
 	Containers []*container
 
 	// scale multiplies all durations, to observe how a kubelet without fractions of seconds
-	// would behave with them. quiet is set if the kubelet must not be told that a container
-	// cannot be stopped.
+	// would behave with them. quiet is set if the runtime hides from the kubelet that it
+	// cannot stop a container.
 	scale time.Duration
 	quiet bool
 

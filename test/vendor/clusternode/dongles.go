@@ -20,7 +20,8 @@ import (
 const (
 	// dongleResource is the name of the extended resource.
 	dongleResource = corev1.ResourceName("example.com/dongle")
-	// dongleAnnotation is the annotation of a container that has the name of its dongle.
+	// dongleAnnotation is an annotation of a container. Its value is the name of the
+	// container's dongle.
 	dongleAnnotation = "example.com/dongle"
 	// deviceOnNode stands for the device file of each dongle.
 	deviceOnNode = "/dev/null"

@@ -1,6 +1,6 @@
 // Command clusternode is the node of a vendor in a cluster, built on package agent/cluster. It
-// offers two dongles as the extended resource example.com/dongle, and rejects the pods of all
-// namespaces but one.
+// offers two dongles as the extended resource example.com/dongle, and admits only the pods of
+// one namespace.
 package main
 
 import (

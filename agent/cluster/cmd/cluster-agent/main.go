@@ -33,8 +33,8 @@ type connectors struct {
 	client func(*rest.Config) (kubernetes.Interface, error)
 }
 
-// run runs the agent with the flags in args until ctx is done. The pods keep running. It writes the
-// log, and with --help the list of flags, to stderr.
+// run runs the agent with the flags in args until ctx is done. The pods keep running. run writes
+// the log, and with --help the list of flags, to stderr.
 func run(ctx context.Context, args []string, stderr io.Writer, connect connectors) error {
 	o, err := parse(args, stderr)
 	if err != nil {

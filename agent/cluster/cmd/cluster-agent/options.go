@@ -67,7 +67,7 @@ func (o *options) parseFlags(args []string, usage io.Writer) error {
 	flags.SetOutput(io.Discard) // the caller prints the error
 	flags.StringVar(&o.configFile, "config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1); flags override its fields")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the address of the API server and the credentials of the node; required")
-	flags.StringVar(&o.bootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig with bootstrap credentials; if the file of --kubeconfig does not exist or its client certificate has expired, the agent requests a new certificate with these credentials, and writes the file of --kubeconfig")
+	flags.StringVar(&o.bootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig with bootstrap credentials. If the file of --kubeconfig does not exist, or its client certificate has expired, the agent requests a new certificate with these credentials and writes the file of --kubeconfig")
 	flags.StringVar(&o.rootDir, "root-dir", "/var/lib/kubelet", "folder of the agent's files: volumes, state, checkpoints")
 	flags.StringVar(&o.certDir, "cert-dir", "", "folder of certificates that the agent requests or creates (default: pki in the folder of --root-dir)")
 	flags.StringVar(&o.nodeName, "hostname-override", "", "name of the node (default: the host name)")
@@ -85,7 +85,7 @@ func (o *options) parseFlags(args []string, usage io.Writer) error {
 	})
 	flags.StringVar(&o.ContainerRuntimeEndpoint, "container-runtime-endpoint", o.ContainerRuntimeEndpoint, "unix:// address of the CRI runtime (containerRuntimeEndpoint)")
 	flags.StringVar(&o.StaticPodPath, "pod-manifest-path", o.StaticPodPath, "folder of the manifests of static pods (staticPodPath)")
-	flags.BoolVar(&o.checkpoint, "pod-checkpoint", true, "store the specs of the node's pods in the folder of --root-dir, so that an agent that starts while the API server can't be reached can manage the pods")
+	flags.BoolVar(&o.checkpoint, "pod-checkpoint", true, "store the specs of the node's pods in the folder of --root-dir. If the API server can't be reached when the agent starts, the agent manages the stored pods")
 	flags.IntVar(&o.verbosity, "v", 0, "verbosity of the log; "+strconv.Itoa(debugVerbosity)+" or more includes debug messages")
 	err := flags.Parse(args)
 	switch {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// infoVerbosity and debugVerbosity are the values of --v from which the nodes log the changes
-	// of pods, and debug messages.
+	// The nodes log the changes of pods if --v is at least infoVerbosity, and debug messages if --v
+	// is at least debugVerbosity.
 	infoVerbosity  = 2
 	debugVerbosity = 4
 	// maxNodes and maxPods are limited by the addresses of pods. See podNetwork.
@@ -73,7 +73,8 @@ func parse(args []string, usage io.Writer) (options, error) {
 func (o *options) parseFlags(args []string, usage io.Writer) (problems []error, err error) {
 	flags := flag.NewFlagSet("hollow-nodes", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the caller prints the error
-	// A flag that is defined with value does not end the parsing if its value is invalid.
+	// The function value defines a flag. If the value of the flag is invalid, the parsing
+	// continues.
 	value := func(name, usage string, set func(string) error) {
 		flags.Func(name, usage, func(text string) error {
 			if err := set(text); err != nil {

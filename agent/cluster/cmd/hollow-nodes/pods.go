@@ -46,9 +46,9 @@ func hollowed(source sourceFunc) sourceFunc {
 	}
 }
 
-// hollowPod returns a copy of a pod without the fields that need a real machine, such as security
-// contexts, or that only a plugin supports, such as persistent volumes. ConfigMaps, Secrets, tokens,
-// probes, hooks, and the requests of CPU and memory are kept.
+// hollowPod returns a copy of a pod without two kinds of fields: fields that need a real machine,
+// such as security contexts, and fields that only a plugin supports, such as persistent volumes.
+// ConfigMaps, Secrets, tokens, probes, hooks, and the requests of CPU and memory are kept.
 func hollowPod(p *corev1.Pod) *corev1.Pod {
 	p = p.DeepCopy()
 	s := &p.Spec
@@ -90,8 +90,8 @@ func hollowContainer(c *corev1.Container) {
 	}
 }
 
-// programFor returns the program of a container whose command ends by itself. The programs of other
-// containers run until they are stopped.
+// programFor returns the program of a container whose command ends by itself. It returns nil for
+// other containers, which run until they are stopped.
 func programFor(c *runtimeapi.ContainerConfig) *fakecri.Program {
 	command := slices.Concat(c.GetCommand(), c.GetArgs())
 	switch {
@@ -111,7 +111,7 @@ func programFor(c *runtimeapi.ContainerConfig) *fakecri.Program {
 }
 
 // sleepTime parses the argument of sleep: a number of seconds, or a number with a unit. It returns
-// false if the command does not end, as for the argument infinity.
+// false for any other argument, such as infinity: the command then does not end.
 func sleepTime(text string) (time.Duration, bool) {
 	d, err := time.ParseDuration(text)
 	if err != nil {

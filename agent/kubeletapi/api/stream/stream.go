@@ -57,8 +57,8 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("command terminated with exit code %d", e.Code)
 }
 
-// ErrLost is the error of a stream whose connection was closed before its process had ended, for
-// example because the container, the runtime or the agent has ended.
+// ErrLost is the error of a stream whose connection was closed before the process had ended. For
+// example, the container, the runtime or the agent has ended.
 var ErrLost = errors.New("the connection was closed before the process had ended")
 
 // Exec runs a command in a container, and returns when the command has ended. The error is an
@@ -159,8 +159,8 @@ func (s Streams) run(ctx context.Context, c *api.Client, path string, query url.
 	return cause(ctx, err)
 }
 
-// cause returns err. But if err is not nil and ctx is done, err is only a consequence, and cause
-// returns the cause of ctx.
+// cause returns err. If ctx is done, an error is only a consequence of this, and cause returns the
+// cause of ctx instead of the error.
 func cause(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -164,8 +164,9 @@ func initState(p *corev1.Pod) (string, bool) {
 	return "", false
 }
 
-// mainState returns the reason of the first container that is waiting or terminated, or the
-// given state if all containers run.
+// mainState returns the reason of the first container that is waiting or terminated, or the given
+// state if all containers run. If that reason is Completed and another container is ready,
+// mainState returns Running for a ready pod, and otherwise NotReady.
 func mainState(s *corev1.PodStatus, state string) string {
 	running := false
 	for i := len(s.ContainerStatuses) - 1; i >= 0; i-- {

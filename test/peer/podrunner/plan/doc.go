@@ -16,9 +16,9 @@
 // pod-level resources and host networking. In each of up to seven steps containers exit, are
 // OOM killed or never start, states become unknown, sandboxes and containers vanish, images,
 // definitions and resources change, the agent restarts, and calls to the runtime fail. For
-// some pods there is no record of back-off, probe results or restart counts. Then both sides
-// plan, and one side executes its plan. The world draws which side, and both sides continue
-// with the result, so that their states never differ.
+// some pods the agent has no record of back-off, of probe results or of restart counts. After
+// the events, both sides plan, and one side executes its plan. The world draws which side, and
+// both sides continue with the result, so that their states never differ.
 //
 // # Rules
 //

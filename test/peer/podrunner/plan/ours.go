@@ -52,7 +52,7 @@ func (b *backoff) heed(before, now *State) {
 // sandboxKey is the key of the back-off of the pod's sandbox.
 const sandboxKey = string(podUID) + "/sandbox"
 
-// A backoff is our restart back-off. It records when it was notified of a container's end.
+// A backoff is our restart back-off and its clock.
 type backoff struct {
 	*lifecycle.Backoff
 	clock *testingclock.FakeClock
@@ -89,8 +89,8 @@ func (b *backoff) plan(w *World, s *State) podrunner.Actions {
 	return podrunner.Plan(in)
 }
 
-// enforced returns the last resources of the container of that name with the highest restart
-// count, or of the newest among those.
+// enforced returns the last resources of a container: of its instance with the highest restart
+// count. If several instances have this count, it uses the newest of them.
 func (s *State) enforced(name string) *podrunner.Enforced {
 	var c *Container
 	for _, other := range s.Containers {

@@ -75,7 +75,7 @@ func (s *State) renewRetry(f judge.Facts) {
 
 func initBackoff() deviation {
 	return deviation{
-		Rule: rule("init container back-off across sandboxes", judge.Deliberate, "After a new sandbox was created, the kubelet does not know when the init containers of the old sandbox ended, and starts the new init containers at once; this package applies the back-off."),
+		Rule: rule("init container back-off across sandboxes", judge.Deliberate, "After a new sandbox was created, the kubelet does not know when the init containers of the old sandbox ended. It therefore starts the new init containers at once; this package applies the back-off."),
 		facts: func(s *State, f judge.Facts) {
 			for _, c := range s.hidden {
 				if f["start "+c.Name] != "" {
@@ -88,7 +88,7 @@ func initBackoff() deviation {
 
 func createdBefore() deviation {
 	return deviation{
-		Rule: rule("containers created but not started", judge.Deliberate, "If a container was created but not started, the kubelet creates another instance after the back-off; if it is an ephemeral container, the kubelet never starts it. This package starts the existing instance at once, with its restart count."),
+		Rule: rule("containers created but not started", judge.Deliberate, "If a container was created but not started, the kubelet creates another instance after the back-off. It never starts an ephemeral container in this state. This package starts the existing instance at once, with its restart count."),
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				c := s.here(name)
@@ -119,9 +119,9 @@ func (s *State) changed(c *Container) bool {
 	return k != podrunner.Ephemeral && c.Hash != NoHash && c.From.Image != spec.Image
 }
 
-// housekeeping deletes old entries from the kubelet's back-off. If a rule demands it, it
-// deletes the entry of one container if our back-off would: no start happened for long enough
-// after its last start and the following wait.
+// housekeeping deletes old entries from the kubelet's back-off. If a rule has set waitsOut, it
+// deletes only the entry of key, and only if our back-off would also delete it: the last start
+// and the end of the following wait are both long ago.
 func (s *State) housekeeping(b *flowcontrol.Backoff, now time.Time, key string, since time.Time, before []Start) {
 	if !s.waitsOut {
 		b.GC()
@@ -146,7 +146,7 @@ func (s *State) housekeeping(b *flowcontrol.Backoff, now time.Time, key string, 
 
 func waitsOut() deviation {
 	return deviation{
-		Rule: rule("back-off entry deleted during the wait", judge.KubeletDefect, "The kubelet forgets a container's back-off ten minutes after its last start, even if the container has ended since and still waits; here the container waits until the back-off ends."),
+		Rule: rule("back-off entry deleted during the wait", judge.KubeletDefect, "The kubelet forgets a container's back-off ten minutes after the container's last start, even if the container has ended since then and still waits. Here the container waits until the back-off ends."),
 		state: func(s *State) bool {
 			s.waitsOut = true
 			_, longest := s.delays()

@@ -22,7 +22,7 @@ func (s *State) withoutBackoff() *State {
 
 func heldResize() deviation {
 	return deviation{
-		Rule: rule("resize while an init container backs off", judge.KubeletDefect, "The kubelet resizes no container while an init container of the pod backs off; this package resizes containers then too, because a container that can't be started does not delay other containers."),
+		Rule: rule("resize while an init container backs off", judge.KubeletDefect, "While an init container of a pod backs off, the kubelet resizes no container of the pod. This package resizes the running containers, because a container that can't be started does not delay other containers."),
 		facts: func(s *State, f judge.Facts) {
 			if !goesOn(s, f) || !slices.ContainsFunc(s.Pod.Spec.InitContainers, func(c corev1.Container) bool { return s.current["wait "+c.Name] != "" }) {
 				return
@@ -38,7 +38,7 @@ func heldResize() deviation {
 
 func cpuWithMemory() deviation {
 	return deviation{
-		Rule: rule("CPU limit sent with memory limit", judge.KubeletDefect, "If a container inherits new limits from its pod, the kubelet sets the container's CPU limit together with its memory limit, and again with the other CPU values; this package sets each limit once."),
+		Rule: rule("CPU limit sent with memory limit", judge.KubeletDefect, "If a container inherits new limits from its pod, the kubelet sets the container's CPU limit twice: together with the memory limit, and again with the other CPU values. This package sets each limit once."),
 		facts: func(s *State, f judge.Facts) {
 			if s.Pod.Spec.Resources == nil || s.Pod.Spec.Resources.Limits.Cpu().IsZero() {
 				return
@@ -151,7 +151,7 @@ func (s *State) podWanted() *runtimeapi.LinuxContainerResources {
 
 func podCgroupAlone() deviation {
 	return deviation{
-		Rule: rule("cgroup of a pod without running containers", judge.KubeletDefect, "The kubelet resizes a pod's cgroup only together with a running container, so a pod whose limits were raised while its containers were down keeps the old limits. This package resizes the cgroup whenever its limits differ from the spec."),
+		Rule: rule("cgroup of a pod without running containers", judge.KubeletDefect, "The kubelet resizes a pod's cgroup only together with a running container. If the limits of a pod are raised while no container runs, the pod keeps the old limits. This package resizes the cgroup whenever its limits differ from the spec."),
 		facts: func(s *State, f judge.Facts) {
 			forget(f, "resize memory pod", "resize cpu pod", "resize nothing pod", "resize order of pod")
 			if !goesOn(s, f) || !s.sameClass() {
@@ -164,7 +164,7 @@ func podCgroupAlone() deviation {
 
 func sidecarLimit() deviation {
 	return deviation{
-		Rule: rule("unlimited init container after a sidecar", judge.KubeletDefect, "If an init container without a limit comes after a sidecar with a limit, the kubelet counts the init container as if it had the sidecar's limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit."),
+		Rule: rule("unlimited init container after a sidecar", judge.KubeletDefect, "If an init container without a limit comes after a sidecar with a limit, the kubelet assumes the sidecar's limit for the init container, and therefore limits the pod as a whole. This package does not limit a pod in which a container has no limit."),
 		facts: func(s *State, f judge.Facts) {
 			if !goesOn(s, f) || !s.sameClass() {
 				return
@@ -193,8 +193,9 @@ func (s *State) limited(name corev1.ResourceName) bool {
 		!slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers), func(c corev1.Container) bool { return !has(c.Resources.Limits) })
 }
 
-// shownAs returns now with the desired shares and memory if a runtime may report those as
-// now.
+// shownAs returns the values that now may stand for. A runtime reports rounded CPU shares and
+// memory. If the rounded desired value equals the value in now, shownAs returns the desired
+// value.
 func shownAs(now, wanted *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
 	as := &runtimeapi.LinuxContainerResources{
 		MemoryLimitInBytes: now.GetMemoryLimitInBytes(), CpuQuota: now.GetCpuQuota(), CpuShares: now.GetCpuShares(),

@@ -15,7 +15,7 @@ import (
 
 func clockSetBack() deviation {
 	return deviation{
-		Rule: rule("newest instance by restart count", judge.Deliberate, "For the kubelet, the newest instance of a container is the one with the latest creation time; for this package it is the instance with the highest restart count, because clocks may be set back (kubernetes#134153)."),
+		Rule: rule("newest instance by restart count", judge.Deliberate, "For the kubelet, the newest instance of a container has the latest creation time. For this package, the newest instance has the highest restart count, because clocks may be set back (kubernetes#134153)."),
 		state: func(s *State) bool {
 			all := slices.Clone(s.Containers)
 			slices.SortStableFunc(all, func(a, b *Container) int {
@@ -34,7 +34,7 @@ func clockSetBack() deviation {
 
 func noHash() deviation {
 	return deviation{
-		Rule: rule("containers without a hash", judge.Deliberate, "The kubelet replaces a container that has no hash; this package does not touch it, because another agent created it."),
+		Rule: rule("containers without a hash", judge.Deliberate, "The kubelet replaces a container that has no hash. This package does not replace it, because another agent created it."),
 		state: func(s *State) (changed bool) {
 			for _, c := range s.Containers {
 				spec, _ := s.spec(c.Name)
@@ -49,7 +49,7 @@ func noHash() deviation {
 
 func wholeDefinition() deviation {
 	return deviation{
-		Rule: rule("hash of the whole container definition", judge.Deliberate, "The kubelet's hash of a container's definition covers its name and image; the hash of this package covers everything except resources and the resize policy, because pods from files may change in other ways."),
+		Rule: rule("hash of the whole container definition", judge.Deliberate, "The kubelet's hash of a container's definition covers its name and image. The hash of this package covers everything except resources and the resize policy, because pods from files may change in other ways."),
 		state: func(s *State) (changed bool) {
 			for _, c := range s.Containers {
 				spec, _ := s.spec(c.Name)
@@ -117,7 +117,7 @@ func startBrokenOff() deviation {
 // back-off entry.
 func backoffKeyDefinition() deviation {
 	return deviation{
-		Rule: rule("back-off of a changed definition", judge.Deliberate, "The kubelet resets the restart back-off of a container when its image or resources change; this package resets it when anything of its definition changes."),
+		Rule: rule("back-off of a changed definition", judge.Deliberate, "The kubelet resets the restart back-off of a container when its image or resources change; this package resets it when any part of the container's definition changes."),
 		state: func(s *State) bool {
 			return s.startsOf(func(was, is *corev1.Container) bool {
 				return was.Image == is.Image && podspec.ContainerHash(was) != podspec.ContainerHash(is)

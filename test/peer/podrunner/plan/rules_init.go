@@ -38,7 +38,7 @@ func (s *State) forgetKeeper(f judge.Facts) {
 	}
 }
 
-// held reports whether a container is running because of which our plan continues the pod.
+// held reports whether a running container keeps our plan from ending the pod.
 func (s *State) held() bool {
 	return slices.ContainsFunc(slices.Concat(s.Containers, s.hidden), func(c *Container) bool {
 		inPlace := s.isKind(c.Name, podrunner.Regular) && s.here(c.Name) == c
@@ -48,7 +48,7 @@ func (s *State) held() bool {
 
 func straysHold() deviation {
 	return deviation{
-		Rule: rule("pod end delayed by superfluous containers", judge.Deliberate, "Here a pod has not ended while a container runs that should not run; that container is stopped first. The kubelet stops the pod together with that container."),
+		Rule: rule("pod end delayed by superfluous containers", judge.Deliberate, "If the pod's containers have ended for good, and a container runs that should not run, this package first stops this container, and stops the pod in a later plan. The kubelet stops the pod together with this container."),
 		state: func(s *State) bool {
 			if s.current["stop pod"] == "" || s.restartsAll() || !s.usable() || !s.initialized() && !s.pastLastInit() || !s.held() {
 				return false
@@ -80,7 +80,7 @@ func (s *State) pastLastInit() bool {
 }
 
 // over reports whether every regular container has terminated for good and no running
-// container continues the pod.
+// container keeps our plan from ending the pod.
 func (s *State) over() bool {
 	if s.held() {
 		return false
@@ -95,7 +95,7 @@ func (s *State) over() bool {
 
 func over() deviation {
 	return deviation{
-		Rule: rule("pod stop once regular containers ended", judge.Deliberate, "When all regular containers of a pod have ended for good, the kubelet's plan continues with its init containers and sidecars until the pod's phase is terminal; this package stops the pod."),
+		Rule: rule("pod stop once regular containers ended", judge.Deliberate, "When all regular containers of a pod have ended for good, this package stops the pod. The kubelet's plan continues with the pod's init containers and sidecars until the pod's phase is terminal."),
 		facts: func(s *State, f judge.Facts) {
 			if s.usable() && !s.restartsAll() && s.over() {
 				s.stop(f)
@@ -126,7 +126,7 @@ func (s *State) failedInit(fails func(*corev1.Container, *Container) bool) bool 
 
 func pastInitContainers() deviation {
 	return deviation{
-		Rule: rule("failure of any init container", judge.Deliberate, "The kubelet checks only the init container that was started last. Here a pod has ended when any of its init containers has failed for good, also an init container of an earlier sandbox; in the kubelet the pod's phase decides this."),
+		Rule: rule("failure of any init container", judge.Deliberate, "Here a pod has ended when any of its init containers has failed for good, also an init container of an earlier sandbox. The kubelet's plan checks only the init container that was started last. In the kubelet, the pod's phase decides whether the pod has ended."),
 		facts: func(s *State, f judge.Facts) {
 			if s.failedInit(func(spec *corev1.Container, c *Container) bool {
 				if c.was != nil && c.was.State == unknownState {

@@ -69,7 +69,7 @@ func (s *State) sameClass() bool {
 
 func podLevelLimitsLate() deviation {
 	return deviation{
-		Rule: rule("missed pod-level resize of created containers", judge.KubeletDefect, "In the kubelet, a container that was created but did not run when the pod's limits were resized keeps the old limits; this package resizes the container when it runs."),
+		Rule: rule("missed pod-level resize of created containers", judge.KubeletDefect, "If a container was created but does not run yet when the pod's limits are resized, it keeps the old limits in the kubelet. This package resizes the container when it runs."),
 		state: func(s *State) bool {
 			if s.PodHas == nil {
 				return false
@@ -93,7 +93,7 @@ func podLevelLimitsLate() deviation {
 
 func podLevelShares() deviation {
 	return deviation{
-		Rule: rule("CPU shares from a pod-level limit", judge.KubeletDefect, "If a container requests no CPU and gets its limit from the pod, the kubelet computes its CPU shares from that limit when it creates the container, and sets the minimum when it resizes the container; here the shares are always computed from the limit."),
+		Rule: rule("CPU shares from a pod-level limit", judge.KubeletDefect, "If a container requests no CPU and gets its limit from the pod, the kubelet computes its CPU shares from that limit when it creates the container. When the kubelet resizes the container, it sets the minimum shares. Here the shares are always computed from the limit."),
 		state: func(s *State) (changed bool) {
 			if s.Pod.Spec.Resources == nil {
 				return false

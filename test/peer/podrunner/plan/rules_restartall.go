@@ -57,7 +57,7 @@ func restartAllCreated() deviation {
 
 func restartAllBackoff() deviation {
 	return deviation{
-		Rule: rule("back-off of RestartAllContainers", judge.Deliberate, "A restart of all containers (KEP-5532) backs off like any other restart; during the back-off all containers of the pod are stopped."),
+		Rule: rule("back-off of RestartAllContainers", judge.Deliberate, "A restart of all containers (KEP-5532) waits for a back-off like any other restart. During the back-off all containers of the pod are stopped."),
 		facts: func(s *State, f judge.Facts) {
 			c := s.asker()
 			if f["restart all"] == "" || c == nil {
@@ -73,7 +73,7 @@ func restartAllBackoff() deviation {
 
 func forgottenEphemeral() deviation {
 	return deviation{
-		Rule: rule("ephemeral container missing in the runtime", judge.Deliberate, "If an ephemeral container is no longer in the runtime, the kubelet starts it again; this package recognizes by its log that the container has run."),
+		Rule: rule("ephemeral container missing in the runtime", judge.Deliberate, "If an ephemeral container is no longer in the runtime, the kubelet starts it again. This package recognizes by the container's log that the container has run, and does not start it again."),
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				if s.isKind(name, podrunner.Ephemeral) && s.newest(name) == nil && s.Logs[name] > 0 {

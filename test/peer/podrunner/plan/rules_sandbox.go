@@ -80,7 +80,7 @@ func (s *State) restarts(name string, code int32) bool {
 
 func noNamespaces() deviation {
 	return deviation{
-		Rule: rule("sandbox without namespaces", judge.KubeletDefect, "If the runtime does not report the namespaces of a sandbox, the kubelet creates the sandbox of a pod in the host's network again and again; this package uses the sandbox."),
+		Rule: rule("sandbox without namespaces", judge.KubeletDefect, "If a pod uses the host's network and the runtime does not report the namespaces of the sandbox, the kubelet creates the sandbox again and again. This package uses the existing sandbox."),
 		state: func(s *State) bool {
 			b := s.box()
 			if b == nil || !b.NoLinux {
@@ -96,7 +96,7 @@ func noNamespaces() deviation {
 // sandbox.
 func ownPolicies() deviation {
 	return deviation{
-		Rule: rule("container restart policies in new sandboxes", judge.KubeletDefect, "When the kubelet creates a pod's sandbox again and the pod has no init containers, it starts a container that has ended and must not restart by its own policy, and does not start a container that must restart by its rules after exit code 0. This package always follows policy and rules."),
+		Rule: rule("container restart policies in new sandboxes", judge.KubeletDefect, "When the kubelet creates the sandbox of a pod without init containers again, it starts a container that has ended, even if the container's own policy forbids a restart. It does not start a container that has ended with exit code 0, even if the container's rules require a restart. This package always follows policy and rules."),
 		state: func(s *State) (changed bool) {
 			if s.usable() || s.restartsAll() {
 				return false
@@ -130,14 +130,14 @@ func (s *State) settle(spec *corev1.Container) {
 
 func neverRemoved() deviation {
 	return deviation{
-		Rule:  rule("removed sandbox with restartPolicy Never", judge.KubeletDefect, "If the sandbox of a pod with restartPolicy Never was removed from the runtime, the kubelet runs all its containers again; this package runs only the containers that had never been created."),
+		Rule:  rule("removed sandbox with restartPolicy Never", judge.KubeletDefect, "If the sandbox of a pod with restartPolicy Never was removed from the runtime, the kubelet runs all containers of the pod again. This package runs only the containers that had never been created."),
 		state: func(s *State) bool { return len(s.Boxes) == 0 && s.runOnce() },
 	}
 }
 
 func never() deviation {
 	return deviation{
-		Rule:  rule("dead sandbox with restartPolicy Never", judge.Deliberate, "With restartPolicy Never, a container that had not been created when the sandbox ended is started in the new sandbox; the kubelet leaves the pod Pending for ever."),
+		Rule:  rule("dead sandbox with restartPolicy Never", judge.Deliberate, "If a container of a pod with restartPolicy Never had not been created when the sandbox ended, this package starts the container in the new sandbox. The kubelet leaves the pod Pending for ever."),
 		state: func(s *State) bool { return len(s.Boxes) > 0 && s.runOnce() },
 	}
 }
@@ -179,7 +179,7 @@ func (s *State) newestHidden(name string) *Container {
 // otherSandbox removes everything outside of the current sandbox from the kubelet's input.
 func otherSandbox() deviation {
 	return deviation{
-		Rule: rule("containers of an earlier sandbox", judge.KubeletDefect, "If containers of an earlier sandbox could not be stopped or removed, the kubelet treats them as containers of the current sandbox; this package does not."),
+		Rule: rule("containers of an earlier sandbox", judge.KubeletDefect, "If the kubelet could not stop or remove containers of an earlier sandbox, it treats them as containers of the current sandbox; this package does not."),
 		state: func(s *State) (changed bool) {
 			if !s.usable() || s.restartsAll() {
 				return false
@@ -222,7 +222,7 @@ func (s *State) runs() bool {
 
 func unknownWithoutSandbox() deviation {
 	return deviation{
-		Rule: rule("unknown-state containers without a sandbox", judge.KubeletDefect, "When the kubelet stops a pod, it does not stop containers in an unknown state, which continue to run if their sandbox does not exist; this package stops them."),
+		Rule: rule("unknown-state containers without a sandbox", judge.KubeletDefect, "When the kubelet stops a pod, it does not stop containers in an unknown state. If their sandbox does not exist, these containers continue to run. This package stops them."),
 		facts: func(s *State, f judge.Facts) {
 			if !s.usable() && s.runs() {
 				f["stop pod"] = "yes"
@@ -233,7 +233,7 @@ func unknownWithoutSandbox() deviation {
 
 func sandboxBackoff() deviation {
 	return deviation{
-		Rule: rule("back-off of a sandbox", judge.Deliberate, "A sandbox that ends soon after its creation is created again with the restart back-off; the kubelet creates it again at once."),
+		Rule: rule("back-off of a sandbox", judge.Deliberate, "If a sandbox ends soon after its creation, this package creates a new sandbox only after the restart back-off; the kubelet creates a new sandbox at once."),
 		facts: func(s *State, f judge.Facts) {
 			if !newSandbox(f) || len(s.Boxes) == 0 {
 				return

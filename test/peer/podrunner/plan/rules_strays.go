@@ -25,7 +25,7 @@ func stray() deviation {
 
 func straysStopped() deviation {
 	return deviation{
-		Rule: rule("superfluous containers stopped", judge.Deliberate, "This package stops containers that are no longer in the spec, and second instances of one name; the kubelet checks only the newest instance of each name in the spec."),
+		Rule: rule("superfluous containers stopped", judge.Deliberate, "This package stops containers that are no longer in the spec, and older instances of a container that still run. The kubelet checks only the newest instance of each name in the spec."),
 		facts: func(s *State, f judge.Facts) {
 			if f["stop pod"] != "" {
 				return

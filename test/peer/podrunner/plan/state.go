@@ -40,9 +40,10 @@ type State struct {
 	// Made is the number of created objects. Names are derived from it.
 	Made int
 
-	// The remaining fields are for rules: whether exit codes request no restart of all
-	// containers, objects hidden from the kubelet, the original pod, and the kubelet's
-	// actions.
+	// The remaining fields are for rules. notRestarting is set if exit codes request no
+	// restart of all containers. waitsOut and restartAllWaits are switches of single rules.
+	// hidden is the containers hidden from the kubelet, and policies is the original pod. plan
+	// returns the kubelet's actions for a state, and current is its actions for this one.
 	notRestarting, waitsOut, restartAllWaits bool
 	hidden                                   []*Container
 	policies                                 *corev1.Pod

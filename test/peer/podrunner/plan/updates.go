@@ -81,8 +81,8 @@ func limitText(limit int64) string {
 	return fmt.Sprint(limit)
 }
 
-// orderFacts adds the order in which one resource is changed. It adds nothing for a pod of
-// which one value increases and another decreases.
+// orderFacts adds the order in which one resource is changed. It adds the pod's position only
+// if all changes of the pod's cgroup come before, or all come after, those of the containers.
 func orderFacts(f judge.Facts, resource string, changes []change) {
 	isPod := func(c change) bool { return c.id == "" }
 	var containers []string

@@ -22,9 +22,9 @@ type World struct {
 	// gets a nil function for it, and the kubelet an empty record.
 	Without string
 
-	// seen is the input of each step's plans, did the kubelet's actions for it, and plan a
-	// function that returns the kubelet's actions for any state. The kubelet's side sets them
-	// for the rules.
+	// The kubelet's side sets the next fields for the rules. seen is the input of each step's
+	// plans. did is the kubelet's actions for this input. plan returns the kubelet's actions
+	// for any state.
 	seen []*State
 	did  []judge.Facts
 	plan func(*State) judge.Facts

@@ -15,7 +15,7 @@ func containerRules() []rule {
 	return []rule{
 		{
 			Name: "image_sub_path of non-image mounts", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "In a pod that mounts an image, the kubelet sends the subPath of any other mount also as the sub-path of an image; this package sends a sub-path of an image only for images.",
+			Sentence: "If a pod mounts an image, the kubelet sends the subPath of every other mount as an image sub-path too. This package sends an image sub-path only for images.",
 			Explains: func(s scene) bool {
 				hostPath := kubeletFact(s, beside(s, "host_path"))
 				return strings.HasSuffix(s.Fact, "/image_sub_path") && s.Ours == "" && hostPath != "" && strings.HasSuffix(hostPath, "/"+s.Kubelet)
@@ -30,7 +30,7 @@ func containerRules() []rule {
 		},
 		{
 			Name: "restart count from log-like file names", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "For the restart count, the kubelet counts every file in a container's log directory whose name begins like the name of a log, such as 8.logs; this package counts only logs and rotated logs.",
+			Sentence: "To compute the restart count, the kubelet reads the names of all files in a container's log directory that begin like the name of a log, such as 8.logs. This package reads only the names of logs and rotated logs.",
 			Explains: func(s scene) bool {
 				_, name, field := about(s)
 				if strings.HasSuffix(field, "/target_id") && slices.Contains(s.World.Logs, "8.logs") {

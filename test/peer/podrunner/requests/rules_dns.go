@@ -15,7 +15,7 @@ func dnsRules() []rule {
 	return []rule{
 		{
 			Name: "warnings about DNS without a sandbox", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet warns about a pod's resolv.conf in each sync, even if it starts nothing or if no sandbox can be created; this package warns only when it creates a sandbox.",
+			Sentence: "The kubelet warns about a pod's resolv.conf in each sync, even in a sync that starts nothing or that can't create a sandbox. This package warns only when it creates a sandbox.",
 			Explains: func(s scene) bool {
 				made := strings.Contains(ourFact(s, "calls"), "RunPodSandbox")
 				return (s.Fact == "event MissingClusterDNS" || s.Fact == "event DNSConfigForming") && s.Ours == "" && s.Kubelet != "" && !made
@@ -23,7 +23,7 @@ func dnsRules() []rule {
 		},
 		{
 			Name: "pod FQDN without a cluster domain", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "If a pod has a subdomain and the node has no cluster domain, the pod's full name in the kubelet's hosts file and hostname ends with a dot; this package adds no dot.",
+			Sentence: "If a pod has a subdomain and the node has no cluster domain, the kubelet adds a dot to the end of the pod's full name in the hosts file and in the hostname. This package adds no dot.",
 			Explains: func(s scene) bool {
 				dotted := "." + pod(s).Spec.Subdomain + "." + pod(s).Namespace + ".svc."
 				if s.World.Node.ClusterDomain != "" || pod(s).Spec.Subdomain == "" {

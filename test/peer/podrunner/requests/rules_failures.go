@@ -15,7 +15,7 @@ func failureRules() []rule {
 	return []rule{
 		{
 			Name: "status of containers without a sandbox", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "If volumes can't be mounted, or if the sandbox can't be created because of the pod's spec, the status of the containers shows it, not only an event as in the kubelet.",
+			Sentence: "If volumes can't be mounted, or if the sandbox can't be created because of the pod's spec, the status of the containers shows the reason. In the kubelet, only an event shows it.",
 			Explains: func(s scene) bool {
 				request, name, field := about(s)
 				if request != "container" || s.Kubelet != "" || !strings.HasPrefix(ourFact(s, "event FailedCreatePodSandBox"), "Warning: ") {
@@ -41,7 +41,7 @@ func failureRules() []rule {
 		},
 		{
 			Name: "ephemeral container with an ended target", Class: judge.KubeletDefect, Doc: ourDoc, Ends: true,
-			Sentence: "The kubelet lets an ephemeral container share the process namespace of a target that has ended, even in a removed sandbox, which runtimes refuse; here the ephemeral container fails until the target runs.",
+			Sentence: "If the target of an ephemeral container has ended, even in a removed sandbox, the kubelet still asks the runtime to share the target's process namespace. Runtimes refuse this. Here the ephemeral container fails until the target runs.",
 			Explains: func(s scene) bool {
 				return failedAlone(s, func(c *corev1.Container) string {
 					for _, e := range pod(s).Spec.EphemeralContainers {
@@ -56,7 +56,7 @@ func failureRules() []rule {
 		},
 		{
 			Name: "huge pages that the node lacks", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
-			Sentence: "If a container requests huge pages of a size that the node does not have, it fails with an error that names the resource; the kubelet starts the container without huge pages of this size.",
+			Sentence: "If a container requests huge pages of a size that the node does not have, the container fails with an error that names the resource. The kubelet starts the container without huge pages of this size.",
 			Explains: func(s scene) bool {
 				return failedAlone(s, func(c *corev1.Container) string {
 					for _, size := range []string{"1GB", "64KB", "2MB"} { // the sort order of the resource names
@@ -94,9 +94,9 @@ func failedEvents(s scene) string {
 	return strings.Join(slices.Compact(all), " | ")
 }
 
-// failedAlone explains the consequences of a container that only our side rejects, for the
-// reason that cause returns. In the kubelet, the creation or the start of the container may
-// fail, or have another reason in others.
+// failedAlone explains the consequences of a container that only our side rejects, with the
+// message that cause returns. The kubelet may create and start the container, may fail to do
+// so, or may report one of the reasons in others.
 func failedAlone(s scene, cause func(*corev1.Container) string, others ...string) bool {
 	reasons := append([]string{"", "CreateContainerError", "RunContainerError"}, others...)
 	var failed, ours, theirs []string

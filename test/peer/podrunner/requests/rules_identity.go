@@ -13,7 +13,7 @@ import (
 func refusalRules() []rule {
 	return []rule{{
 		Name: "pods with unsupported fileKeyRef variables", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
-		Sentence: "A pod with a field that this package does not support, such as a variable from a file (KEP-3721), is rejected as a whole by [Runner.Unsupported]; the kubelet starts it.",
+		Sentence: "If a pod has a field that this package does not support, such as a variable from a file (KEP-3721), [Runner.Unsupported] returns an error and the agent rejects the whole pod. The kubelet starts the pod.",
 		Explains: func(s scene) bool {
 			if s.Fact == "refused" {
 				return s.Kubelet == "" && s.Ours == strings.Join(filesOfVariables(s), "; ")
@@ -57,7 +57,7 @@ func identityRules() []rule {
 		},
 		{
 			Name: "hash of the whole container definition", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet's hash of a container's definition covers its name and image; the hash of this package covers everything except resources and the resize policy, because pods from files may change in other ways.",
+			Sentence: "The kubelet's hash of a container's definition covers its name and image. The hash of this package covers everything except resources and the resize policy, because pods from files may change in other ways.",
 			Explains: func(s scene) bool {
 				request, _, field := about(s)
 				c := container(s)
@@ -66,7 +66,7 @@ func identityRules() []rule {
 		},
 		{
 			Name: "name of the termination message file", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The file of a container's termination message is named by its restart count, so that it can be found and removed; the kubelet names it at random and keeps it as long as the pod (kubernetes#106735).",
+			Sentence: "The name of a termination message file is the restart count of the container, so that the Runner can find and remove the file. The kubelet chooses a random name and keeps the file as long as the pod (kubernetes#106735).",
 			Explains: func(s scene) bool {
 				random, attempt := regexp.MustCompile(`^(.*/containers/[^/]+/)[0-9a-f]{8}$`), ourFact(s, "create "+nameOf(s)+"/annotations/io.kubernetes.container.restartCount")
 				m := random.FindStringSubmatch(s.Kubelet)

@@ -16,7 +16,7 @@ func imageRules() []rule {
 	return []rule{
 		{
 			Name: "unmounted image volumes", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet checks and pulls the images of all volumes of a pod in each sync, even if nothing starts; this package does this only for images that a starting container mounts.",
+			Sentence: "In each sync, the kubelet checks and pulls the images of all volumes of a pod, even if nothing starts. This package does this only for images that a starting container mounts.",
 			Explains: func(s scene) bool {
 				request, name, _ := about(s)
 				if request != "pull" {
@@ -40,7 +40,7 @@ func imageRules() []rule {
 		},
 		{
 			Name: "mixed pull policies during sandbox creation", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
-			Sentence: "Images of one pod are pulled concurrently, and while its sandbox is created.",
+			Sentence: "Images of one pod are pulled concurrently, while the pod's sandbox is created.",
 			Explains: func(s scene) bool {
 				// The order of containers decides whether an image is present in the next
 				// turn.
@@ -50,7 +50,7 @@ func imageRules() []rule {
 		},
 		{
 			Name: "image pulls during sandbox creation", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "Images of one pod are pulled concurrently, and while its sandbox is created.",
+			Sentence: "Images of one pod are pulled concurrently, while the pod's sandbox is created.",
 			Explains: func(s scene) bool {
 				request, _, field := about(s)
 				if request != "pull" && !imageEvents[s.Fact] {
@@ -100,8 +100,8 @@ func missingSecrets(s scene) string {
 	return fmt.Sprintf("Warning: Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
 }
 
-// unmounted returns the volumes whose image is always pulled and that no container which
-// starts now mounts.
+// unmounted returns the volumes whose image is always pulled, and which are not mounted by any
+// container that starts now.
 func unmounted(s scene, image string) (all []string) {
 	for _, v := range pod(s).Spec.Volumes {
 		if v.Image != nil && (v.Image.Reference == image || v.Image.Reference+":latest" == image) && v.Image.PullPolicy == corev1.PullAlways && !mountedNow(s, v.Name) {
@@ -111,8 +111,8 @@ func unmounted(s scene, image string) (all []string) {
 	return all
 }
 
-// mountedNow reports whether a container mounts the volume that our side started in the step,
-// or tried to start.
+// mountedNow reports whether our side started, or tried to start, a container in the step that
+// mounts the volume.
 func mountedNow(s scene, volume string) bool { return mountingNow(s, volume) > 0 }
 
 // mountingNow returns the number of such containers.

@@ -22,7 +22,7 @@ func podResizeRules() []rule {
 	return []rule{
 		{
 			Name: "cgroup of a pod without running containers", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet resizes a pod's cgroup only together with a running container, so a pod whose limits were raised while its containers were down keeps the old limits. This package resizes the cgroup whenever its limits differ from the spec.",
+			Sentence: "The kubelet resizes a pod's cgroup only together with a running container. If the limits of a pod are raised while no container runs, the pod keeps the old limits. This package resizes the cgroup whenever its limits differ from the spec.",
 			Explains: func(s scene) bool {
 				if s.Step == 0 || strings.Contains(kubeletFact(s, "calls"), "update ") {
 					return false
@@ -33,7 +33,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "resize order of an unlimited pod", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "The kubelet treats a missing limit of a pod as the lowest limit, and so limits the pod before its containers shrink; this package treats a missing limit as the highest limit.",
+			Sentence: "The kubelet treats a missing limit of a pod as the lowest limit. If the pod gets a limit, the kubelet therefore limits the pod before its containers shrink. This package treats a missing limit as the highest limit.",
 			Explains: func(s scene) bool {
 				if s.Fact != "calls" || s.Ours != ourCalls(s) {
 					return false
@@ -44,7 +44,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "removed pod-level limits", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "If a limit of a pod is removed, the kubelet leaves the old limit in the pod's cgroup; this package removes it there too.",
+			Sentence: "If a limit of a pod is removed, the kubelet leaves the old limit in the pod's cgroup. This package removes the limit from the cgroup too.",
 			Explains: func(s scene) bool {
 				if s.Step == 0 || !slices.ContainsFunc(s.World.pods[:s.Step], func(before *corev1.Pod) bool { return limitTaken(s, before) }) {
 					return false
@@ -55,7 +55,7 @@ func podResizeRules() []rule {
 		},
 		{
 			Name: "unlimited init container after a sidecar", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "If an init container without a limit comes after a sidecar with a limit, the kubelet counts the init container as if it had the sidecar's limit, and so limits the pod as a whole. This package does not limit a pod in which a container has no limit.",
+			Sentence: "If an init container without a limit comes after a sidecar with a limit, the kubelet assumes the sidecar's limit for the init container, and therefore limits the pod as a whole. This package does not limit a pod in which a container has no limit.",
 			Explains: func(s scene) bool {
 				if !limitTaken(s, pod(s)) {
 					return false

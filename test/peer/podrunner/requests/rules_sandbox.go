@@ -24,7 +24,7 @@ func sandboxRules() []rule {
 		},
 		{
 			Name: "sandbox runAsGroup without runAsUser", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "If a pod has a group but no user, the kubelet sends the group with its sandbox, although the CRI requires runtimes to refuse that; this package does not send the group.",
+			Sentence: "If a pod sets runAsGroup but not runAsUser, the kubelet sends the group in the configuration of the sandbox, although the CRI requires runtimes to refuse this. This package does not send the group.",
 			Explains: func(s scene) bool {
 				p := pod(s).Spec.SecurityContext
 				return strings.HasPrefix(s.Fact, "sandbox/linux/security_context/run_as_group") && p.RunAsUser == nil && p.RunAsGroup != nil &&
