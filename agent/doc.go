@@ -8,8 +8,8 @@
 //
 //	source → operation → admission → allocation → worker → runtime → PLEG → cache → status → sink
 //
-// The agent calls the function Run of each source. The argument set of Run is a function that
-// the source calls with all its pods. The agent compares these pods with the pods of the
+// The agent calls the function Run of each source, and passes it a function named set. The source
+// calls this function with all its pods. The agent compares these pods with the pods of the
 // previous call, and turns the differences into operations. The admission queue calls the
 // handlers for each new pod: first the built-in handlers, then [Config].Admission, then
 // [Config].Allocators. A worker runs each admitted pod, and the PLEG watches the runtime. The

@@ -11,11 +11,11 @@
 // relist finds it. A container that is created and removed between two relists is never
 // detected. The baseline is the generic PLEG of kubelet 1.36.
 //
-// With the runtime's event stream ([Config].Events), the generator finds changes within
-// milliseconds. An event is a hint to list its pod. If a container or sandbox has stopped,
-// the generator lists the pod at once. If a container or sandbox was created, started or
-// removed, it lists the pod after a second, because these changes are nearly always the
-// agent's own work. It drops an event whose change the last list already contains. It does
+// With the runtime's event stream ([Config].Events), an event is a hint to list its pod. If
+// a container or sandbox has stopped, the generator lists the pod at once, and so finds the
+// change within milliseconds. If a container or sandbox was created, started or removed, it
+// lists the pod after a second, because these changes are nearly always the agent's own
+// work. It drops an event whose change the last list already contains. It does
 // not use the other contents of events, because events may be late, duplicated, out of
 // order or incomplete.
 //
@@ -59,9 +59,9 @@
 //     If the inspection failed, the reader gets the error and the last known status, marked
 //     as stale. The reader does not wait for the next attempt, because the runtime may fail
 //     for an unknown time, and a pod worker can decide without a new status. If the runtime
-//     listed the pod, such a reader never gets the answer that the pod is absent: until a
-//     changed pod is inspected, the generator excludes the pod from the global time of the
-//     cache, so the reader waits.
+//     listed the pod, such a reader never gets the answer that the pod is absent. The
+//     global time of the cache does not apply to a changed pod until its inspection has
+//     ended, so the reader waits for the inspection.
 //  4. A pod whose inspection fails or hangs does not delay other pods. The generator
 //     retries the inspection after 1 s, 2 s, and so on up to 1 min, and delivers the pod's
 //     events in the meantime. Retries use at most half of MaxInspections. There is one
@@ -107,9 +107,9 @@
 // (listing.go), compare them with the previous listing, and call processPod for each
 // changed pod. processPod inspects the pod (inspect.go), deletes its record, or only
 // delivers its events. An inspection of a changed pod requests only the statuses that may
-// be outdated. These are the statuses of new objects, of objects whose state has changed or
-// is created or unknown, and of ready sandboxes without an address. The code for the event
-// stream (stream.go) only records hints for plan.
+// be outdated. These are the statuses of new objects, of objects whose state has changed, of
+// objects in the state CREATED or UNKNOWN, and of ready sandboxes without an address. The
+// code for the event stream (stream.go) only records hints for plan.
 //
 // A record (record.go) contains the newest listing of a pod, the result of the pod's last
 // successful inspection, and the listing up to which all events were delivered. The events
@@ -147,7 +147,8 @@
 //     unknown.
 //   - The kubelet's generator does not distinguish a created container from one in an
 //     unknown state; here a change from one to the other causes an inspection of the pod.
-//   - A requested reinspection of an unknown pod is dropped after the next global relist.
+//   - The kubelet keeps a requested reinspection of an unknown pod until the pod appears;
+//     here the request is dropped if the next global relist does not find the pod.
 //   - A requested reinspection that finds only changes without an event causes no event in
 //     the kubelet, so the request is lost; here it causes a PodSync.
 //   - The kubelet limits the number of requests to relist a pod to 200; here there is no

@@ -51,8 +51,8 @@ const (
 )
 
 // ContainerStatuses returns the statuses of a pod's init, regular and ephemeral containers,
-// each list in spec order. Fields of in that do not concern containers are ignored. in is
-// not modified, and the results share no memory with it.
+// each list in spec order. It ignores the fields of the Input that do not concern containers.
+// The Input is not modified, and the results share no memory with it.
 func ContainerStatuses(in Input) (inits, regulars, ephemerals []corev1.ContainerStatus) {
 	g := generator{
 		Input: in, old: in.previous(), waiting: ReasonContainerCreating,
@@ -180,7 +180,7 @@ func (g *generator) present(
 	}
 	g.setResources(&st, &given, newest, old)
 	if before != nil {
-		// A runtime may report two running containers, so before may have no termination.
+		// A runtime may report two running containers. The older one then has no termination.
 		st.LastTerminationState.Terminated = g.convert(before, old).State.Terminated
 		g.addTerminationMessage(st.LastTerminationState.Terminated, before, old)
 	}
@@ -222,8 +222,8 @@ func restoreHistory(st, old *corev1.ContainerStatus) {
 	}
 	st.RestartCount = max(st.RestartCount, old.RestartCount)
 	// During a back-off, showWaiting shows the container's own termination as the last
-	// termination. After the back-off, the termination may be the state again. It is then not
-	// restored as the last termination too.
+	// termination. After the back-off, the termination may be the state again. A termination
+	// must not be the state and the last termination at the same time.
 	own := last != nil && last.ContainerID != "" && last.ContainerID == st.ContainerID
 	if st.LastTerminationState.Terminated == nil && !own {
 		st.LastTerminationState.Terminated = last.DeepCopy()

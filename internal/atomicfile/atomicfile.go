@@ -10,8 +10,9 @@ import (
 	"runtime"
 )
 
-// Suffix is appended to the name of the temporary file with the new content. A crash may
-// leave this file behind; the next Write replaces it.
+// Suffix is added to the path of a file to get the path of the temporary file to which Write
+// first writes the new content. A crash may leave the temporary file behind; the next Write
+// replaces it.
 const Suffix = ".new"
 
 // Durability is the kind of failure that a written file survives.

@@ -66,8 +66,9 @@ type Config struct {
 	// Allocatable returns the total resources for all pods. Ensure and
 	// UpdateQoS set these amounts as the limits of the cgroup kubepods. They do
 	// so once in each process, and again whenever they have created this cgroup
-	// again. A resource that is zero or missing is not limited. Nil: no
-	// resource is limited.
+	// again. If the limits of an existing cgroup can't be set, pods start
+	// without them, and the next call tries again. A resource that is zero or
+	// missing is not limited. Nil: no resource is limited.
 	Allocatable func() corev1.ResourceList
 	// Limited is called after each attempt to set the limits from Allocatable.
 	// The argument cgroup is the path of kubepods, and err is nil if the
@@ -142,7 +143,7 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quota
 	if err != nil {
 		return err
 	}
-	if err := c.ensureQoS(ctx, tree); err != nil {
+	if _, err := c.ensureQoS(ctx, tree); err != nil {
 		return err
 	}
 	made, err := tree.make(name)
@@ -213,11 +214,13 @@ func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 // Burstable gets the shares for the sum of the CPU requests of its pods. The
 // cgroup of BestEffort gets the minimum. Call UpdateQoS with all running pods
 // whenever the running pods or their requests change. The kubelet also sets
-// these shares every minute.
+// these shares every minute. If the limits from Config.Allocatable can't be
+// set, UpdateQoS returns an error after it has set the shares.
 func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
+	var unlimited error
 	tree, err := c.tree()
 	if err == nil {
-		err = c.ensureQoS(ctx, tree)
+		unlimited, err = c.ensureQoS(ctx, tree)
 	}
 	if err == nil {
 		err = tree.shares(c.below(QoSName(corev1.PodQOSBurstable)), burstableShares(pods))
@@ -225,19 +228,20 @@ func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 	if err == nil {
 		err = tree.shares(c.below(QoSName(corev1.PodQOSBestEffort)), podlimits.MinShares)
 	}
-	if err != nil {
+	if err = errors.Join(unlimited, err); err != nil {
 		return fmt.Errorf("set CPU shares of the QoS classes: %w", err)
 	}
 	return nil
 }
 
-// ensureQoS creates the cgroups above the pods' cgroups.
-func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
+// ensureQoS creates the cgroups above the pods' cgroups. If the limits of an
+// existing cgroup kubepods can't be set, unlimited is the cause.
+func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) (unlimited, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
-	if err := c.ensureKubepods(tree); err != nil {
-		return err
+	if unlimited, err = c.ensureKubepods(tree); err != nil {
+		return nil, err
 	}
 	for _, class := range []corev1.PodQOSClass{corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
 		name := c.below(QoSName(class))
@@ -246,18 +250,20 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 			err = tree.shares(name, podlimits.MinShares)
 		}
 		if err = c.undo(err, made); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return unlimited, nil
 }
 
 // ensureKubepods creates the cgroup kubepods, and sets the limits of a new
 // cgroup. It also sets the limits of an existing cgroup once per process,
 // because an earlier agent may have had other limits or may have been
 // interrupted. After that, ensureKubepods does not change the limits, so an
-// administrator may change them.
-func (c *Cgroupfs) ensureKubepods(tree tree) error {
+// administrator may change them. If the limits of an existing cgroup can't be
+// set, unlimited is the cause, and the next call tries again. On cgroup v1 this
+// happens if the pods use more memory than the new limit.
+func (c *Cgroupfs) ensureKubepods(tree tree) (unlimited, err error) {
 	name := c.below(Name{kubepods})
 	made, err := tree.make(name)
 	var allocatable corev1.ResourceList
@@ -266,7 +272,7 @@ func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	}
 	memory, milli := allocatable.Memory().Value(), allocatable.Cpu().MilliValue()
 	if err != nil || len(made) == 0 && (c.limited.Load() || memory <= 0 && milli <= 0) {
-		return c.undo(err, made)
+		return nil, c.undo(err, made)
 	}
 	limits := Limits{CPUShares: podlimits.SharesPerCore, MemoryBytes: memory}
 	if milli > 0 {
@@ -276,11 +282,14 @@ func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	if c.cfg.Limited != nil && (memory > 0 || milli > 0) {
 		c.cfg.Limited(name.Cgroupfs(), err)
 	}
+	if err != nil && len(made) == 0 {
+		return err, nil
+	}
 	if err := c.undo(err, made); err != nil {
-		return err
+		return nil, err
 	}
 	c.limited.Store(c.cfg.Allocatable == nil || memory > 0 || milli > 0) // false while Allocatable returns no resources yet
-	return nil
+	return nil, nil
 }
 
 func (c *Cgroupfs) limits(pod *corev1.Pod, quotaPeriod time.Duration) Limits {

@@ -90,13 +90,15 @@ func TestLimited(t *testing.T) {
 	limit := filepath.Join(root, "kubepods/memory.max")
 	require.NoError(t, os.Remove(limit))
 	require.NoError(t, os.Mkdir(limit, 0o755))
-	require.Error(t, c.UpdateQoS(t.Context(), nil))
+	require.ErrorContains(t, c.UpdateQoS(t.Context(), []*corev1.Pod{burstable("u1")}), "memory.max")
 	require.Equal(t, []string{"/kubepods true"}, calls)
+	require.NoError(t, second(c.Ensure(t.Context(), bestEffort("u2"), period)), "pods must start without the limit")
+	require.Equal(t, []string{"/kubepods true", "/kubepods true"}, calls, "each call must try again")
 	require.NoError(t, os.Remove(limit))
 	for range 2 {
 		require.NoError(t, c.UpdateQoS(t.Context(), nil))
 	}
-	require.Equal(t, []string{"/kubepods true", "/kubepods false"}, calls)
+	require.Equal(t, []string{"/kubepods true", "/kubepods true", "/kubepods false"}, calls)
 }
 
 func TestEnsure_NilPod(t *testing.T) {

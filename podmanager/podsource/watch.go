@@ -27,8 +27,9 @@ const (
 	maxDelay         = 75 * time.Millisecond
 )
 
-// watch triggers a pass of Run when the folder changes. Only the goroutine of Run calls its
-// methods, except listen.
+// watch triggers a pass of Run when the folder changes. Only the goroutine of Run calls the
+// methods of a watch, with two exceptions: listen runs on a goroutine of its own, and calls
+// addChanges.
 type watch struct {
 	open    func() (*fsnotify.Watcher, error)
 	path    string

@@ -101,8 +101,9 @@ func (l *Loop) runProbes(ctx context.Context) error {
 	return errors.Join(err, l.probes.grpc.Close())
 }
 
-// probed updates the pod's status immediately with a new probe result. It then wakes the pod's
-// worker, because the worker may have to restart the container.
+// probed handles a new probe result. It updates the pod's status immediately with a result of a
+// readiness or startup probe. It wakes the pod's worker if the worker may have to start or restart
+// a container.
 func (l *Loop) probed(c prober.Change) {
 	good := c.Result == prober.Success
 	switch c.Kind {

@@ -59,7 +59,7 @@ type copier struct {
 	join     *joiner
 	text     []byte // text of the last line
 	from     int64  // offset in the current file; lines that end before it are skipped
-	nextFrom int64  // from of the next file
+	nextFrom int64  // value of the field from for the next file
 }
 
 // copy copies the existing files and, with Follow, follows the log.
@@ -135,7 +135,7 @@ func (c *copier) begin(names []name, last *logFile) (start, error) {
 		s.file++
 	}
 	if s.file > 0 && names[s.file-1].attempt == names[s.file].attempt {
-		s.file-- // a line may start in this file and end in the next file; wants skips older lines
+		s.file-- // a line may start in this file and end in the next file; the method wants excludes lines that are too old
 	}
 	return s, nil
 }

@@ -50,7 +50,7 @@ func (o *Settings) registerAccess(flags *flag.FlagSet, named func(name, field st
 		o.TLSCipherSuites = strings.Split(text, ",")
 		return nil
 	})
-	flags.StringVar(&o.TokenFile, "token-file", "", "file with the token that HTTP clients must send as Authorization: Bearer TOKEN; reloaded when it changes. While the file is missing or empty, every token is refused. With --token-file or --client-ca-file, only /livez and the web page at / need no credentials; without credentials, the page shows nothing about the node. --anonymous-auth adds the paths that --read-only-port serves")
+	flags.StringVar(&o.TokenFile, "token-file", "", "file with the token that HTTP clients must send as Authorization: Bearer TOKEN; reloaded when it changes. While the file is missing or empty, every token is refused. With --token-file or --client-ca-file, requests without credentials get only /livez and the web page at /, which then shows no data. With --anonymous-auth, they also get the paths that --read-only-port serves")
 	flags.StringVar(&o.Authentication.X509.ClientCAFile, "client-ca-file", o.Authentication.X509.ClientCAFile, "file with the CA certificates that sign client certificates, in PEM; reloaded when it changes; each client with a certificate that this CA has signed has full access, including exec in containers; requires --tls-cert-file")
 	flags.BoolVar(&o.Authentication.Anonymous.Enabled, "anonymous-auth", o.Authentication.Anonymous.Enabled, "allow requests without credentials for the paths that --read-only-port serves; requires --token-file or --client-ca-file")
 	flags.StringVar(&o.HealthzBindAddress, named("healthz-bind-address", "healthzBindAddress"), o.HealthzBindAddress, "IP address for --healthz-port")
