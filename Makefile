@@ -29,7 +29,7 @@ PEER_TEST  := CGO_ENABLED=0 $(GO) test -vet=off -ldflags='-s -w' -count=1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz hostile hostile-short bench bench-node bench-report cover cover-table peer peer-long peer-record peer-mutate peer-cover peer-page e2e e2e-runtimes cluster-e2e chaos cluster-peer conformance conformance-cri conformance-17 test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz hostile hostile-short bench bench-node bench-report cover cover-table peer peer-long peer-record peer-mutate peer-cover peer-page e2e e2e-runtimes cluster-e2e chaos cluster-peer conformance conformance-cri conformance-17 test-cgroup2 run linter ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -155,6 +155,8 @@ test-cgroup2: ## run the tests that need cgroup v2, PSI or a disposable machine,
 
 run: ## run the example agent on the embedded runtime
 	$(GO) run ./examples/minimal-agent
+
+linter: $(LINT) # build the pinned golangci-lint, if it is missing
 
 ci: ## run all checks that a change must pass
 	.ci/run

@@ -41,8 +41,7 @@ type Agent struct {
 	running atomic.Pointer[context.Context] // the context of Run
 }
 
-// New returns an Agent. It starts nothing and opens nothing. The error reports every problem
-// with c.
+// New returns an Agent. It starts nothing and opens nothing. The error reports the problems with c.
 func New(c Config) (*Agent, error) {
 	if err := c.problems(); err != nil {
 		return nil, err
@@ -239,18 +238,19 @@ func (a *Agent) lockRoot() (unlock func() error, err error) {
 
 // StopPods stops all pods. It returns nil when no container runs and the statuses of the pods are
 // published. It returns an error if a pod does not end in time. The argument how has the time for
-// each priority. If how is zero, the time is the longest grace period of all pods plus one minute.
+// each priority. If the argument is zero, the time is the longest grace period of all pods plus one
+// minute.
 // From the start of this call until Run returns or ctx is cancelled, the agent admits no pod, and
 // the node is not ready.
 //
-// If ctx is cancelled before all pods are stopped, the agent continues. The node becomes ready
+// If ctx is cancelled before all pods are stopped, the shutdown ends. The node becomes ready
 // again, pods that were not stopped yet keep running, and static pods that StopPods has ended start
 // again. For example, cancel ctx when the shutdown of the machine is cancelled.
 //
-// If how is zero, StopPods stops all pods at the same time, each with its own grace period, and
-// removes all data of the pods. Otherwise, StopPods stops the pods in the order of their priority,
-// with the grace periods in how. In this case, StopPods does not remove the logs and exited
-// containers of the pods.
+// If the argument how is zero, StopPods stops all pods at the same time, each with its own grace
+// period, and removes all data of the pods. If it is not zero, StopPods stops the pods in the order
+// of their priority, with the grace periods in the argument. In this case, StopPods does not remove
+// the logs and exited containers of the pods.
 //
 // Call StopPods while Run runs. Cancel the context of Run only after StopPods has returned:
 //

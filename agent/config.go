@@ -177,8 +177,8 @@ const (
 	OrdinaryStaticPods
 )
 
-// Validate returns all problems with c as one error. It also checks the policies of the
-// managers. It reads no file and starts nothing.
+// Validate returns the problems with c as one error. If the other fields are valid, it also checks
+// the policies of the managers. It reads no file and starts nothing.
 func (c Config) Validate() error {
 	_, err := New(c)
 	return err

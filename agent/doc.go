@@ -46,8 +46,8 @@
 //     [Config].TakeOver, it manages all pods of the runtime.
 //  2. When a source no longer defines a pod, the agent stops the pod at once. A pod of an earlier
 //     agent that no source has defined yet keeps running until every source has called set. The
-//     exception is [Agent.StopPods], which may stop and remove such pods too. The agent removes the
-//     data of pods only after the first relist is complete.
+//     exception is [Agent.StopPods] with a zero ShutdownConfig, which also stops and removes such
+//     pods. The agent removes the data of pods only after the first relist is complete.
 //  3. The agent adopts a pod that runs when the agent starts: the containers of the pod keep
 //     running, and its last reported status stays valid. A pod that has ended does not run
 //     again. But a static pod goes through admission again if an earlier agent has refused it,
@@ -81,15 +81,13 @@
 //
 // # Differences from the kubelet
 //
-//   - A refused static pod goes through admission again when the node has changed; the kubelet
-//     refuses it for good.
-//   - The spec of a static pod can be edited in place if its UID stays the same. The edit is
-//     admitted or refused while the old version runs. For the kubelet, an edited manifest
+//   - The agent retries the admission of a refused static pod when the node has changed; the
+//     kubelet refuses the pod for good.
+//   - Here, the spec of a static pod can be edited in place if its UID stays the same. The agent
+//     admits or refuses the edit while the old version runs. For the kubelet, an edited manifest
 //     defines another pod.
-//   - A pod with a volume that no plugin supports is refused at admission. In the kubelet, such
-//     a pod waits forever.
-//   - A pod of the API server can't make itself static by an annotation: the name of its source
-//     determines whether a pod is static.
+//   - The agent refuses a pod with a volume that no plugin supports. In the kubelet, such a pod
+//     waits forever.
 //   - After 30 seconds, the agent cancels the context of an admission handler. When the handler
 //     returns, the agent refuses the pod. The kubelet waits for the handler, and does nothing else
 //     meanwhile.

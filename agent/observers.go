@@ -47,7 +47,7 @@ type observedCgroups struct {
 	observe func(operation string, took time.Duration)
 }
 
-// timed calls do and reports its duration.
+// timed calls the function do and reports the duration of the call.
 func (o observedCgroups) timed(operation string, do func() error) error {
 	began := o.clock.Now()
 	err := do()

@@ -195,9 +195,9 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	}
 }
 
-// call calls do with a timeout: the duration that the call is expected to take on a working
-// runtime, plus CallTimeout. After a timeout, call increments t.timeouts. If the object does
-// not exist, call returns no error.
+// call calls the function do with a timeout: the duration that the call is expected to take
+// on a working runtime, plus CallTimeout. After a timeout, call increments t.timeouts. If
+// the object does not exist, call returns no error.
 func (t *task) call(ctx context.Context, expected time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, expected+t.m.cfg.CallTimeout)
 	defer cancel()

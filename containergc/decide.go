@@ -242,8 +242,8 @@ func (d *decider) exitTime(c *Container) time.Time {
 }
 
 // sort sorts the unit by attempt, the newest first, and sets the exit times so that no
-// container exited after a newer container. Then no rule based on age removes a newer
-// container before an older container.
+// container exited after a newer container. As a result, no rule based on age removes a
+// newer container before an older container.
 func (d *decider) sort(u *unit) {
 	slices.SortFunc(u.dead, func(a, b *candidate) int { return newestFirst(a.container, b.container) })
 	end := d.Now.UnixNano()

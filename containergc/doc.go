@@ -82,27 +82,27 @@
 //     objects without a pod are kept.
 //   - The kubelet treats a created container as dead; ours keeps the container while
 //     its pod may still start it.
-//   - A container or a sandbox in a state that this version does not know counts as
-//     running; the kubelet removes it.
-//   - The age of a dead container counts from its exit; in the kubelet it counts from
-//     its creation, so that a container that ran for a long time is never young.
-//   - The container or sandbox with the highest attempt is the newest, and creation
-//     times matter only for equal attempts; the kubelet compares only creation times,
-//     although the clock may have been set.
+//   - Here a container or a sandbox in a state that this version does not know counts
+//     as running; the kubelet removes it.
+//   - Here the age of a dead container counts from its exit; in the kubelet it counts
+//     from its creation, so that a container that ran for a long time is never young.
+//   - Here the container or sandbox with the highest attempt is the newest, and
+//     creation times matter only for equal attempts; the kubelet compares only creation
+//     times, although the clock may have been set.
 //   - The kubelet does not remove a container whose status it cannot get; ours needs
 //     no status to remove a container.
 //   - The kubelet retries a failed removal in each pass; ours retries it after 1 min,
 //     2 min, and so on up to 15 min.
-//   - A failed removal is part of the error of the pass and of its event; the kubelet
-//     only logs it.
-//   - A failed DeleteAllUnusedContainers also causes the event ContainerGCFailed; the
-//     kubelet only logs the failure.
-//   - The event ContainerGCFailed is recorded at most once in ten minutes; the kubelet
-//     records it in each pass that fails.
+//   - Here a failed removal is part of the error of the pass and of its event; the
+//     kubelet only logs it.
+//   - Here a failed DeleteAllUnusedContainers also causes the event ContainerGCFailed;
+//     the kubelet only logs the failure.
+//   - As long as all passes fail, ours records the event ContainerGCFailed at most once
+//     in ten minutes; the kubelet records it in each pass that fails.
 //   - The kubelet removes a container's logs and the link to them before the
 //     container, and keeps the logs of a container that another client removed; ours
 //     removes both after the container, whichever client removed it.
-//   - The logs of a pod that was deleted or evicted are kept until nothing of the pod
+//   - Ours keeps the logs of a pod that was deleted or evicted until nothing of the pod
 //     is left in the runtime; the kubelet removes them at once.
 //   - The kubelet uses what follows the last underscore of a log folder's name as a
 //     UID; ours ignores folders whose names are not those of pods.

@@ -85,7 +85,8 @@ func parseLink(name string) (l LogLink, ok bool) {
 }
 
 // readFolders returns the pods' log folders below rootPath. It returns no folders if rootPath
-// does not exist. Entries with other names are ignored. Links out of the root are not followed.
+// does not exist. It ignores entries whose names parseFolder does not accept. It does not follow
+// links out of the root.
 func readFolders(rootPath string) (folders []LogFolder, err error) {
 	root, err := safeopen.Root(rootPath)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +106,9 @@ func readFolders(rootPath string) (folders []LogFolder, err error) {
 		if !ok {
 			continue
 		}
-		if e.IsDir() { // other entries have no log files, and are removed with their pod; a link is not followed
+		// An entry that is not a folder, such as a link, has no logs to read. It is returned
+		// nevertheless, so that it is removed with its pod.
+		if e.IsDir() {
 			errs = append(errs, f.read(root))
 		}
 		folders = append(folders, f)
@@ -156,7 +159,8 @@ func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
 }
 
 // readLinks returns the links in dir that have no target or a target below podLogs. Pods
-// may be able to write below podLogs. Therefore links out of podLogs are not followed.
+// may be able to create links below podLogs. Therefore a link below podLogs that leads out of
+// podLogs is not followed.
 func readLinks(dir, podLogs string) (links []LogLink, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {

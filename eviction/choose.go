@@ -226,8 +226,8 @@ func (e *evaluation) recordMissing(candidates []Candidate) {
 }
 
 // freeSlots returns how many more pods may terminate at the same time. A pod whose kill
-// failed counts until the kill may be retried. Otherwise, while the runtime is down, the
-// Manager would evict one pod after the other.
+// failed counts until the kill may be retried. If it did not count, the Manager would
+// evict one pod after the other while the runtime is down.
 func (e *evaluation) freeSlots(hard bool) int {
 	n := e.p.MaxParallelEvictions
 	for _, again := range e.s.NotBefore {

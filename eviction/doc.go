@@ -71,19 +71,20 @@
 //
 // # Differences from the kubelet
 //
-// Settings that can only be mistakes are refused, with one error for all of them;
-// [ThresholdSettings.Lenient] accepts them as the kubelet does. An amount with an
-// excessively large exponent is refused without computing it. For a number or a duration
-// that cannot be parsed, the kubelet reports the error of Go's packages; ours names a
-// valid example. If a flag has two values for one signal, the kubelet uses the last; ours
-// refuses the flag. The error also names each malformed pair.
+// Ours refuses settings that can only be mistakes, with one error for all of them;
+// [ThresholdSettings.Lenient] accepts them as the kubelet does. Ours refuses an amount
+// with an excessively large exponent without computing the amount. For a number or a
+// duration that cannot be parsed, the kubelet reports the error of Go's packages; ours
+// names a valid example. If a flag has two values for one signal, the kubelet uses the
+// last; ours refuses the flag. The error also names each malformed pair.
 //
 // Thresholds. If several thresholds are due, the kubelet acts on a memory threshold if one
 // is due, and otherwise on an arbitrary threshold; ours acts on hard thresholds first,
-// then in a fixed order. Messages name the threshold that ours acted on, not another
-// threshold of the same resource. The kubelet omits containerfs thresholds in its first
-// pass; ours does not. While the filesystem layout is unknown, the kubelet does nothing;
-// ours uses the last known layout, or a single filesystem if no layout was ever known.
+// then in a fixed order. Our messages name the threshold that ours acted on; the kubelet's
+// messages may name another threshold of the same resource. The kubelet omits containerfs
+// thresholds in its first pass; ours does not. While the filesystem layout is unknown, the
+// kubelet does nothing; ours uses the last known layout, or a single filesystem if no
+// layout was ever known.
 //
 // Measurements. The kubelet counts a threshold as met by a measurement of any age; ours
 // treats a measurement older than [Policy.MaxObservationAge] as unknown. The kubelet ranks
@@ -92,10 +93,10 @@
 // of 0; ours treats them as unknown. The kubelet restarts a grace period after the signal
 // was unknown; ours continues it. The kubelet restarts a grace period after a single
 // measurement above the threshold; ours extends it by twice the time for which the
-// threshold was not met, and restarts it after 10 s above the threshold. A condition holds
-// while its threshold is met, however short the transition period. As in the kubelet,
-// measurements of any age count for conditions, and conditions do not change while all
-// signals are unknown.
+// threshold was not met, and restarts it after 10 s above the threshold. The kubelet sets
+// no condition if the transition period is 0; in ours a condition holds while its
+// threshold is met, however short the period. As in the kubelet, measurements of any age
+// count for conditions, and conditions do not change while all signals are unknown.
 //
 // The kubelet evaluates every 10 s, with measurements up to 30 s old. Ours evaluates
 // again after a quarter of the time in which a fast consumer could reach a threshold, at
@@ -125,22 +126,23 @@
 // storage; ours counts them. For a filesystem that pods do not use, the kubelet orders
 // pods of the same priority by their requests; ours orders them by their age.
 //
-// Evictions. Kills do not block: several pods may terminate at the same time, a failed
-// kill does not count as an eviction, and the grace period of a slow kill is shortened
-// when a hard threshold is due. The kubelet evicts one pod per pass; ours evicts as many
-// pods as are expected to free enough, up to [Policy.MaxParallelEvictions]. The kubelet
-// evicts the same pod again if it does not terminate in time or could not be killed; ours
-// evicts the next pod. The kubelet does not count the disk space of a terminated pod that
-// is not cleaned up yet; ours counts it as being freed, for at most 30 s. After a restart,
-// the kubelet evicts more pods although the pods that it evicted before are still
-// terminating; ours counts what these pods will free.
+// Evictions. The kubelet waits for each kill. Ours does not wait: several pods may
+// terminate at the same time, a failed kill does not count as an eviction, and the grace
+// period of a slow kill is shortened when a hard threshold is due. The kubelet evicts one
+// pod per pass; ours evicts as many pods as are expected to free enough, up to
+// [Policy.MaxParallelEvictions]. The kubelet evicts the same pod again if it does not
+// terminate in time or could not be killed; ours evicts the next pod. The kubelet does not
+// count the disk space of a terminated pod that is not cleaned up yet; ours counts it as
+// being freed, for at most 30 s. After a restart, the kubelet evicts more pods although
+// the pods that it evicted before are still terminating; ours counts what these pods will
+// free.
 //
 // In a pass that evicts a pod for a limit, the kubelet does nothing about thresholds; ours
 // does the same, except that a pod whose earlier kill failed does not block the actions
 // for thresholds.
 //
-// With a negative MaxPodGracePeriodSeconds, a pod keeps its own grace period; in the
-// kubelet it gets one second.
+// With a negative MaxPodGracePeriodSeconds, a pod keeps its own grace period in ours;
+// in the kubelet it gets one second.
 //
 // Limits. The kubelet evicts a pod with a local storage limit of zero as soon as it uses
 // anything; ours treats zero as no limit, as the kubelet does for a container. If only
@@ -148,8 +150,9 @@
 // towards a container's limit; ours counts it. A volume without stats makes the kubelet
 // panic; ours ignores it.
 //
-// The event EvictionThresholdMet is sent at most once per [Config.EventPeriod] for each
-// resource, and the event about an evicted pod once, however often its kill is retried.
+// The kubelet repeats its events in each pass; ours sends the event
+// EvictionThresholdMet at most once per [Config.EventPeriod] for each resource, and the
+// event about an evicted pod once, however often its kill is retried.
 //
 // # Testing your code with it
 //

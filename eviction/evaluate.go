@@ -237,7 +237,7 @@ func find(all []Observation, s Signal) (Observation, bool) {
 
 // conditions sets the true node conditions of the decision. A condition is true while one of its
 // thresholds is met, even if the grace period is not over yet. The condition stays true until the
-// transition period has passed after a threshold was last met. conditions uses observations of
+// transition period has passed after a threshold was last met. The method uses observations of
 // any age. Without any observations, the conditions do not change.
 func (e *evaluation) conditions() {
 	allUnknown := len(e.obs.Node.Observations) == 0

@@ -215,7 +215,8 @@ func (m *Manager) hardLevels() []Level {
 	return slices.Clone(m.levels)
 }
 
-// wake triggers an evaluation, and shortens the time between evaluations for alertFor.
+// wake triggers an evaluation, and shortens the time between evaluations for the duration
+// alertFor.
 func (m *Manager) wake(reason string) {
 	m.mu.Lock()
 	m.alertUntil = m.cfg.Clock.Now().Add(alertFor)

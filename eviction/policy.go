@@ -38,9 +38,9 @@ type Policy struct {
 	// For a hard threshold, pods that have the grace period of a soft threshold do not
 	// count. Default 5; in the kubelet it is 1.
 	MaxParallelEvictions int
-	// ReclaimInterval is the minimum time between the end of one node-level reclaim of a
-	// disk and the start of the next. ReclaimTimeout is how long evictions wait for a
-	// reclaim. Defaults 10 s and 30 s.
+	// ReclaimInterval is the minimum time between the end of one round of node-level
+	// reclaims of a disk and the start of the next round. ReclaimTimeout is how long
+	// evictions wait for a reclaim. Defaults 10 s and 30 s.
 	ReclaimInterval, ReclaimTimeout time.Duration
 
 	// Reclaimers are the node-level reclaims that are tried before a pod is evicted. A

@@ -108,11 +108,16 @@ func (c *Candidate) missingPlace() int {
 }
 
 // Rank returns all pods of obs in the order in which they are evicted for the signal,
-// including pods that must not be evicted. Preferred pods are first, then pods whose stats
-// are overdue. [Policy.Rank] orders the other pods. Of pods with equal ranks, the pod that
-// started later is first. If the start times are equal as well, the UIDs decide, so that
-// the order of the input never matters. Pods that could not be killed come after all
-// others, the most recently tried pod last.
+// including pods that must not be evicted. The first of these rules that distinguishes two
+// pods decides their order:
+//
+//  1. Pods that could not be killed come last, the most recently tried pod after the others.
+//  2. Pods that [Policy.Prefer] selects come first.
+//  3. Pods whose stats are overdue come first, pods whose stats are missing for a shorter
+//     time come last.
+//  4. [Policy.Rank] orders the pods.
+//  5. The pod that started later comes first.
+//  6. The UIDs decide, so that the order of the input never matters.
 func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
 	p = p.withDefaults()
 	m := signal.measure(s.layout(obs.Node.Layout))

@@ -50,7 +50,8 @@ func (a Answer) clone() Answer {
 	return a
 }
 
-// validate returns all problems with a for a response of method, which must exist.
+// validate returns all problems of this Answer for a response of the method, which must
+// exist.
 func (a Answer) validate(method string) error {
 	var errs []error
 	switch method {

@@ -49,7 +49,7 @@ func (c Config) knows(ref imageref.Ref) bool {
 	})
 }
 
-// validatePrograms returns all problems with programs. An unknown image is a problem too,
+// validatePrograms returns all problems with programs. An unknown image is also a problem,
 // because its name is probably misspelled.
 func validatePrograms(programs map[string]Program, known func(imageref.Ref) bool) error {
 	var errs []error

@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// container is one container. The fields before life never change.
+// container is one container. The fields above the embedded life never change.
 type container struct {
 	id, name, object string
 	seq              uint64
@@ -115,9 +115,9 @@ func checkUser(user *runtimeapi.Int64Value, username string, group *runtimeapi.I
 	return nil
 }
 
-// StartContainer starts a container in state created, in a sandbox that is ready. If its
-// program cannot be started, the call fails, and the container is exited with code 128 and
-// reason StartError.
+// StartContainer starts a container in the state CREATED, in a sandbox that is ready. If its
+// program cannot be started, the call fails. The container then has the state EXITED, the exit code
+// 128 and the reason StartError.
 func (n *Node) StartContainer(ctx context.Context, containerID string) error {
 	if err := n.enter(ctx, "StartContainer", containerID, ""); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (n *Node) endAt(c *container, at time.Time, e ending) {
 	})
 }
 
-// exit sets a container in state running or unknown to exited.
+// exit changes the state of a container from RUNNING or UNKNOWN to EXITED.
 func (n *Node) exit(c *container, code int32) {
 	n.timers.remove(c.end)
 	n.timers.remove(c.oom)
@@ -186,8 +186,8 @@ func (n *Node) exit(c *container, code int32) {
 	n.emit(c.id, c.pod, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.finishedAt)
 }
 
-// kill ends a running container at once with the given exit code. It ends a container in
-// state unknown with exit code 255. It does nothing in other states.
+// kill ends a running container at once with the given exit code. It ends a container in the state
+// UNKNOWN with exit code 255. It does nothing in other states.
 func (n *Node) kill(c *container, code int32) {
 	switch c.state {
 	case runtimeapi.ContainerState_CONTAINER_RUNNING:

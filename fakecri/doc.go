@@ -29,10 +29,10 @@
 //
 // # What it guarantees
 //
-//  1. States are those of containerd 2.4. Containers are created, running, exited or
-//     unknown, sandboxes ready or not ready. The name and attempt of an object are reserved
-//     from its creation to its removal; a creation with a reserved name and attempt returns
-//     FailedPrecondition.
+//  1. States are those of containerd 2.4. A container has the state CREATED, RUNNING,
+//     EXITED or UNKNOWN. A sandbox is ready or not ready. The name and attempt of an object
+//     are reserved from its creation to its removal; a creation with a reserved name and
+//     attempt returns FailedPrecondition.
 //  2. If a container or sandbox does not exist, its stop and its removal succeed, and its
 //     status returns NotFound. The removal of a sandbox removes its containers, running or
 //     not.
@@ -46,7 +46,7 @@
 //     whole pod. While there is no reader, the node keeps events for five minutes for the
 //     next reader.
 //  5. The same calls at the same times on the same clock return the same responses, byte
-//     for byte: ids are computed from a counter and Config.Seed, lists are in the order of
+//     for byte. Ids are computed from a counter and Config.Seed, lists are in the order of
 //     creation, and timestamps increase even if the clock stands still.
 //  6. The node copies requests and responses. A failed call changes nothing, with two
 //     exceptions: StartContainer leaves an exited container, and a StopContainer whose
@@ -57,18 +57,18 @@
 //
 // A node has no background goroutines unless Config.Listen is set. With Config.Listen,
 // programs that listen have goroutines until they exit or [Node.Shutdown] is called.
-// [Node.Serve] and the methods for streams, such as [Node.ExecStream], start goroutines
-// too. The goroutines of Serve have ended when Serve returns. The node applies scheduled
-// changes, such as the exit of a program, at the next call of any of its methods. It
-// applies them in the order in which they were due, and with the times at which they were
-// due. A call that waits, such as StopContainer, ExecSync or a read of events, sets a
+// [Node.Serve] and the methods for streams, such as [Node.ExecStream], also start
+// goroutines. The goroutines of Serve have ended when Serve returns. The node applies
+// scheduled changes, such as the exit of a program, at the next call of any of its methods.
+// It applies them in the order in which they were due, and with the times at which they
+// were due. A call that waits, such as StopContainer, ExecSync or a read of events, sets a
 // timer on the clock. All methods may be called concurrently. One lock guards the node. It
 // is not held while a call waits or an event is delivered.
 //
 // # Differences from containerd
 //
-//   - Lists are in the order of creation, ids are computed from a counter, and requests
-//     must contain the full id.
+//   - In fakecri, lists are in the order of creation, ids are computed from a counter, and
+//     requests must contain the full id.
 //   - A slow event reader delays no other reader: the node keeps the reader's unread events
 //     without a limit. When the last reader ends, the node keeps these events for the next
 //     reader.
@@ -77,8 +77,8 @@
 //   - No process runs: mounts, commands, environment, resources and security settings are
 //     stored and returned only. Only two of them have an effect: the memory limit, and a
 //     command for which a program is configured. Each write to a log opens the file again.
-//   - Stats are computed from the programs: CPU limits have no effect; usage, working set
-//     and RSS are the same number; network traffic is zero; pressure is not reported; and
+//   - Stats are computed from the programs. CPU limits have no effect. Usage, working set
+//     and RSS are the same number. Network traffic is zero, pressure is not reported, and
 //     only a few metrics exist.
 //   - A full disk only makes pulls fail. The node does not count data that containers write
 //     beyond the capacity of the disk.

@@ -43,7 +43,7 @@ type eventQueue struct {
 type subscriber struct{ pending []event }
 
 // emit queues an event about the container or sandbox with the given id. Like containerd's
-// events it contains the current state of the whole pod.
+// events, the event contains the current state of the whole pod.
 func (n *Node) emit(id string, pod *sandbox, kind runtimeapi.ContainerEventType, at int64) {
 	n.broadcast()
 	if n.down() {
@@ -106,7 +106,7 @@ func (n *Node) GetContainerEvents(ctx context.Context, containerEventsCh chan *r
 	})
 }
 
-// subscribe delivers events one by one, without the lock, until ctx ends,
+// subscribe delivers events one by one, without the lock, until ctx ends, the function
 // deliver fails or the runtime restarts.
 func (n *Node) subscribe(ctx context.Context, established func(), deliver func(*runtimeapi.ContainerEventResponse) error) error {
 	if err := n.enter(ctx, "GetContainerEvents", "", ""); err != nil {
@@ -119,7 +119,7 @@ func (n *Node) subscribe(ctx context.Context, established func(), deliver func(*
 	established()
 	n.mu.Lock()
 	for {
-		// A restart during the delivery of an event ends the stream too.
+		// A restart during the delivery of an event also ends the stream.
 		if n.epoch != epoch {
 			return errUnavailable()
 		}

@@ -152,8 +152,8 @@ func (f Fault) validate(method string) error {
 }
 
 // ClearFaults removes the faults of a method, or all faults for the empty method. The method
-// GetContainerEvents also removes the faults of [Node.FailEvents]. Calls and events that the
-// removed faults block continue.
+// GetContainerEvents also removes the faults of [Node.FailEvents]. Afterwards, calls that a removed
+// fault blocked continue, and events that EventFault.Swap held back are sent.
 func (n *Node) ClearFaults(method string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -27,7 +27,7 @@ type Node struct {
 	mu          sync.Mutex
 	programs    map[string]*Program // by canonical image name, followed by a space and the command if the program is only for that command
 	now         time.Time           // the time up to which scheduled changes were applied
-	skew        time.Duration       // difference of the node's wall clock from now
+	skew        time.Duration       // difference of the node's wall clock from the field now
 	timers      timers
 	changed     chan struct{} // closed at the next change; nil if no call waits
 	epoch       uint64        // number of times that the runtime went down
@@ -140,7 +140,7 @@ func (n *Node) wall() time.Time { return n.now.Add(n.skew) }
 
 // stamp returns the current time as a CRI timestamp. If the clock stands still between two
 // calls, the second timestamp is a nanosecond later, so that timestamps show the order of
-// changes. If the clock is stepped back, timestamps decrease too.
+// changes. If the clock is stepped back, timestamps also decrease.
 func (n *Node) stamp() int64 {
 	now := n.wall().UnixNano()
 	stamp := now

@@ -156,8 +156,8 @@ func (p Program) validatePorts() error {
 	return errors.Join(errs...)
 }
 
-// clone returns a copy with defaults. It shares no maps and pointers with p, so that the
-// caller may change them.
+// clone returns a copy with defaults. It shares no maps, slices and pointers with p, so that
+// the caller may change p.
 func (p Program) clone() *Program {
 	if p.TermExitCode != nil {
 		p.TermExitCode = new(*p.TermExitCode)

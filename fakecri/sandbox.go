@@ -12,7 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sandbox is one pod sandbox. Only condition and containers change.
+// sandbox is one pod sandbox. Only the fields condition and containers change.
 type sandbox struct {
 	id, name, object string
 	seq              uint64

@@ -40,8 +40,8 @@ func (n *Node) Shutdown() {
 // hostAddress is the address of programs in pods on the host's network.
 const hostAddress = "127.0.0.1"
 
-// serveProgram opens the ports of a starting program. If it cannot open a port, it closes
-// all ports of the program.
+// serveProgram opens the ports of a starting program, except the TCP ports of a program
+// with HealthyAfter. If it cannot open a port, it closes all ports of the program.
 func (n *Node) serveProgram(ctx context.Context, c *container) error {
 	if n.cfg.Listen == nil || n.services.ended || len(c.program.Ports) == 0 {
 		return nil
@@ -81,7 +81,7 @@ func (n *Node) waitPorts(ctx context.Context) {
 		return len(n.services.open) == 0
 	}
 	for {
-		// await fails when the runtime restarts. Programs continue then, so wait again.
+		// await fails when the runtime restarts. The programs continue to run, so wait again.
 		if err := n.await(ctx, allClosed); err == nil {
 			n.services.waiting = false
 			return
@@ -144,8 +144,8 @@ func (n *Node) open(c *container, p Port) error {
 	return nil
 }
 
-// health returns the state of a container for a probe. running may be false, because a
-// program that has just exited may still have open connections.
+// health returns the state of a container for a probe. The result running may be false,
+// because a program that has recently exited may still have open connections.
 func (n *Node) health(c *container) (running, healthy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/priority"
 )
 
-// timer is a change that is scheduled for a time, unless it is removed before.
+// timer is a change that is scheduled for a time. It can be removed before this time.
 type timer struct {
 	at    time.Time
 	seq   uint64 // order of creation, which breaks ties
@@ -16,7 +16,7 @@ type timer struct {
 	fire  func()
 }
 
-// timers is a queue of scheduled changes, the next first.
+// timers is a queue of scheduled changes, the earliest change first.
 type timers struct {
 	priority.Queue[timer]
 	seq uint64
@@ -63,8 +63,8 @@ func (n *Node) advance() {
 	n.now = now
 }
 
-// plan schedules a call of fire for the given time. The first advance at or after that time
-// calls fire, with the lock held.
+// plan schedules a call of the function fire for the given time. The first call of advance
+// at or after that time calls the function, with the lock held.
 func (n *Node) plan(at time.Time, fire func()) *timer {
 	n.broadcast() // waiting calls may have to wake up earlier now
 	return n.timers.add(at, fire)
@@ -78,9 +78,10 @@ func (n *Node) broadcast() {
 	}
 }
 
-// await blocks until done returns true. It calls done with the lock held after every change
-// of the node. The caller holds the lock. await releases the lock while it waits, and holds
-// it again when it returns. It returns an error when ctx ends or the runtime restarts.
+// await blocks until the function done returns true. It calls this function with the lock
+// held after every change of the node. The caller holds the lock. await releases the lock
+// while it waits, and holds it again when it returns. It returns an error when ctx ends or
+// the runtime restarts.
 func (n *Node) await(ctx context.Context, done func() bool) error {
 	for epoch := n.epoch; ; {
 		n.advance()
@@ -102,8 +103,8 @@ func (n *Node) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// pause returns when ctx ends, changed is closed or the time due is reached. A zero due is
-// never reached. It may return early.
+// pause returns when ctx ends, the channel changed is closed, or the time in the argument
+// due is reached. A zero time is never reached. pause may return early.
 func (n *Node) pause(ctx context.Context, changed <-chan struct{}, due time.Time) {
 	var fired <-chan time.Time
 	if !due.IsZero() {

@@ -30,8 +30,9 @@ func wantsSandbox(f *runtimeapi.PodSandboxFilter, id string, state runtimeapi.Po
 		selects(f.GetLabelSelector(), labels)
 }
 
-// selectContainers returns the containers that match a filter. If the filter has an id, it
-// checks only that container or that pod's containers.
+// selectContainers returns the containers that match a filter. If the filter has the id of
+// a container or of a pod, selectContainers checks only this container or the containers of
+// this pod.
 func (n *Node) selectContainers(filter *runtimeapi.ContainerFilter) []*runtimeapi.Container {
 	candidates := n.containers.only(filter.GetId())
 	if s, ok := n.sandboxes.byID[filter.GetPodSandboxId()]; ok && filter.GetId() == "" {
@@ -69,7 +70,8 @@ func (s *sandbox) item() *runtimeapi.PodSandbox {
 	}
 }
 
-// status returns the status of s. was is the current or an earlier condition of s.
+// status returns the status of s. The argument was is the current or an earlier condition
+// of s.
 func (s *sandbox) status(was condition) *runtimeapi.PodSandboxStatus {
 	at := sandbox{condition: was}
 	options := s.config.GetLinux().GetSecurityContext().GetNamespaceOptions()
@@ -118,8 +120,8 @@ func (c *container) item() *runtimeapi.Container {
 	}
 }
 
-// status returns the status of c. l is the current or an earlier state of c. While the
-// image of c is in the store, the status has the image's first tag and digest.
+// status returns the status of c. The argument l is the current or an earlier state of c.
+// While the image of c is in the store, the status has the image's first tag and digest.
 func (n *Node) status(c *container, l life) *runtimeapi.ContainerStatus {
 	spec, ref := proto.CloneOf(c.config.GetImage()), c.imageID
 	if img, ok := n.images.find(c.imageID); ok {

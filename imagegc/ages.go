@@ -51,8 +51,8 @@ func (m *Manager) load(ctx context.Context, now time.Time) {
 	}
 }
 
-// rebaseTime converts a time t that was saved at the time saved. The result is as long before now
-// as t is before saved.
+// rebaseTime converts t, one of the times in a state that was written at the time saved. The
+// result is as long before now as t is before saved.
 func rebaseTime(now, t, saved time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -97,8 +97,8 @@ func (m *Manager) saveFinal(ctx context.Context) {
 }
 
 // wallTime returns the time t according to the present setting of the wall clock. A node
-// without a battery-backed clock starts in 1970 and sets its clock later: without the
-// conversion, the ages of its images would be decades after a restart.
+// without a battery-backed clock starts in 1970 and sets its clock later. Without the
+// conversion, its images would seem to be decades old after a restart.
 func wallTime(now, t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -107,6 +107,6 @@ func wallTime(now, t time.Time) time.Time {
 }
 
 func (m *Manager) storeFailed(ctx context.Context, err error) {
-	m.cfg.Logger.WarnContext(ctx, "could not read or write the times of last use of images, images may be deleted later after a restart", "err", err)
+	m.cfg.Logger.WarnContext(ctx, "could not read or write the times of last use of images, images may be deleted too late or too early after a restart", "err", err)
 	m.cfg.Observer.StoreFailed(err)
 }

@@ -81,12 +81,13 @@
 //   - The kubelet treats an image that was never used as infinitely old, and deletes the
 //     image when the kubelet itself has run for MaxAge; here MaxAge counts from the time
 //     when the image was first listed.
-//   - MinAge applies in every pass; the kubelet's pass for MaxAge ignores it.
+//   - Here MinAge applies in every pass; the kubelet's pass for MaxAge ignores it.
 //   - The kubelet compares only ids. Here an image is also in use if a container or an
 //     image volume names it by a tag, a digest or an id without algorithm, even if the
 //     tag has moved to another image: a restarted container will need that image.
-//   - The event InvalidImageID about an image with an empty id does not depend on the
-//     feature gate RuntimeClassInImageCriAPI.
+//   - The kubelet records the event InvalidImageID about an image with an empty id only
+//     with the feature gate RuntimeClassInImageCriAPI; ours also records it without the
+//     gate.
 //   - With RuntimeClassInImageCriAPI the kubelet never finds an image with a runtime
 //     handler to be in use as a volume; here an image volume without a runtime handler
 //     counts for all handlers.
@@ -123,16 +124,16 @@
 //     only those images that the pass considered and kept. AfterGC is called after
 //     each pass that tried to delete an image, with all images that the runtime lists
 //     then.
-//   - All problems of an invalid policy are reported; the kubelet reports the first.
-//   - MinUnused protects images by the time since their last use, independently of
-//     MinAge (kubernetes#132372).
+//   - Ours reports all problems of an invalid policy; the kubelet reports the first.
+//   - Here MinUnused protects images by the time since their last use, independently of
+//     MinAge; the kubelet has no such setting (kubernetes#132372).
 //   - The kubelet has no leases, no preferences and no dry run (kubernetes#123631,
 //     kubernetes#68549).
 //   - Every minute, ours lists images and containers to find the images in use, and Images
 //     returns the listed images. The kubelet does so every five minutes, and lists images
 //     every half minute for its status.
-//   - The order of deletion is total: images with equal times are ordered by size, the
-//     largest first, and then by name.
+//   - Ours orders images with equal times by size, the largest first, and then by name;
+//     the kubelet's order of such images is arbitrary.
 //
 // # Testing your code with it
 //

@@ -72,7 +72,8 @@ type Decision struct {
 // have reached MaxAge if the goal is Aged, then preferred images, then other images. In each
 // group, the images are sorted by last use, never used images first, then by first detection,
 // then by size, the largest first. Delete is set for as many images as the goal needs. Protected
-// images follow, sorted by name. If Bytes is larger, at least the same images are deleted.
+// images follow, sorted by name. With a larger Bytes in the goal, at least the same images are
+// deleted.
 func PlanDeletions(now time.Time, images []Image, policy Policy, goal Goal) []Decision {
 	l := policy.limits()
 	decisions := make([]Decision, len(images))

@@ -103,17 +103,18 @@ func NewBackoff(cfg BackoffConfig) (*Backoff, error) {
 	return &Backoff{cfg: cfg, keys: map[string]*attempts{}, lastExpired: cfg.Clock.Now()}, nil
 }
 
-// Until reports whether key, whose last run ended at since, must wait before
-// its next start. If so, Until returns the end of the wait and the total delay.
-// A key need not wait if it has no state, if its last run was longer than twice
-// Max, or if its wait is over.
+// Until reports whether key must wait before its next start. The argument since
+// is the time at which the key's last run ended. If the key must wait, Until
+// returns the end of the wait and the total delay. A key need not wait if it
+// has no state, if its last run was longer than twice Max, or if its wait is
+// over.
 //
-// The time since may come from another clock, such as the runtime's. The
-// Backoff compares since with its own clock only once, in the first call with
-// this time. After that, a step of the system clock neither shortens nor
-// prolongs the wait. If since is in the future, it counts as the current time.
-// If a new since is earlier than the key's last start, the runtime's clock is
-// behind. Then since counts as the time of the last start.
+// The end of the run may come from another clock, such as the runtime's. The
+// Backoff compares this time with its own clock only once, in the first call
+// with this time. After that, a step of the system clock neither shortens nor
+// prolongs the wait. A time in the future counts as the current time. If a new
+// time is earlier than the key's last start, the runtime's clock is behind. The
+// time of the last start then replaces the new time.
 func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,16 +129,16 @@ func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay tim
 	return until, a.delay, true
 }
 
-// Next records that key starts again now, after its last run ended at since.
-// Next doubles the delay of key, up to Max. It sets the delay to Initial if key
-// is unknown, if the last run of key was longer than twice Max, or if key was
-// idle for longer than twice Max. Next returns the new delay, which applies
-// after the run that starts now.
+// Next records that key starts again now. The argument since is the time at
+// which the key's last run ended. Next doubles the delay of key, up to Max. It
+// sets the delay to Initial if key is unknown, if the last run of key was
+// longer than twice Max, or if key was idle for longer than twice Max. Next
+// returns the new delay, which applies after the run that starts now.
 func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
-	defer b.expire(now) // deferred: since may show that key has waited until now, so that it is not idle
+	defer b.expire(now) // deferred: the argument since may show that key has waited until now and is not idle
 	a := b.keys[key]
 	switch {
 	case a == nil:
@@ -178,10 +179,10 @@ func (b *Backoff) Len() int {
 	return len(b.keys)
 }
 
-// endOf converts since to the Backoff's own clock and records both times. The
-// converted time has a monotonic reading, which since does not have. endOf
-// converts each end only once, because a second conversion would be wrong if
-// the system clock was stepped after the first.
+// endOf converts the argument since to the Backoff's own clock and records both
+// times. The converted time has a monotonic reading, which the argument does
+// not have. endOf converts each end only once, because a second conversion
+// would be wrong if the system clock was stepped after the first.
 func (a *attempts) endOf(since, now time.Time) time.Time {
 	if a.ended.IsZero() || !a.since.Equal(since) {
 		isNew := since.After(a.since)

@@ -80,9 +80,9 @@
 //
 // # Differences from the kubelet
 //
-//   - Handlers are pure where possible, and the decision and duration of every
-//     handler can be observed. Preemption uses the same list of other pods as
-//     admission.
+//   - Here handlers are pure where possible, and a caller can observe the
+//     decision and duration of every handler. Here preemption uses the same
+//     list of other pods as admission; the kubelet reads the list again.
 //   - The kubelet may preempt more pods than necessary: it preempts a pod
 //     although the other preempted pods free enough resources. Here that pod
 //     keeps running.
@@ -107,13 +107,15 @@
 //     pod was admitted before.
 //   - ActiveDeadline sends no event; the kubelet sends an event each time it
 //     finds that a pod's deadline has passed.
-//   - Every hook must have a deadline. In the kubelet, postStart hooks have no
-//     deadline and can block their pod (kubernetes#30042). If the deadline
-//     interrupts a preStop hook, an event reports the failed hook. If the
-//     container ends while its preStop hook runs, no event is recorded. A hook
-//     whose deadline has passed, or whose container has ended, is not started.
-//   - HTTP hooks do not reuse connections. With [HookConfig.FailOnStatus], the
-//     HTTP status decides whether the hook failed (kubernetes#56963).
+//   - Here every hook must have a deadline. In the kubelet, postStart hooks
+//     have no deadline and can block their pod (kubernetes#30042). The
+//     HookRunner records an event if the deadline interrupts a preStop hook. It
+//     records no event if the container ends while its preStop hook runs. It
+//     does not start a hook whose deadline has passed or whose container has
+//     ended.
+//   - Here HTTP hooks do not reuse connections. In the kubelet, an HTTP hook
+//     succeeds with any HTTP status (kubernetes#56963). Here this is the
+//     default, and [HookConfig.FailOnStatus] changes it.
 //   - The kubelet treats a path such as mailto:x as a URL without a host and
 //     sends no request; this package treats it as a path.
 //   - If the pod has no IP for an HTTP hook, the kubelet logs the whole pod

@@ -13,12 +13,13 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// FitsResources compares what pod and others need together with the node's
-// allocatable amounts. It returns a failure for each resource that the node has
-// too little of. The order is: pods, CPU, memory, ephemeral storage, then the
-// other resources by name. Each pod in others uses the amounts of
-// [podspec.AllocatedResources]. A pod without requests fits if the node has
-// fewer pods than its maximum. FitsResources is pure.
+// FitsResources adds what the pod requests to what the pods in the list others
+// use, and compares the sum with the node's allocatable amounts. It returns a
+// failure for each resource that the node has too little of. The order is:
+// pods, CPU, memory, ephemeral storage, then the other resources by name. Each
+// pod in the list uses the amounts of [podspec.AllocatedResources]. A pod
+// without requests fits if the node has fewer pods than its maximum.
+// FitsResources is pure.
 //
 // FitsResources ignores an extended resource that the node does not list,
 // because the cluster or a driver (DRA) provides it. It also ignores a resource

@@ -13,12 +13,12 @@ import (
 const MinimumStopGrace = 2 * time.Second
 
 // StopGrace returns the timeout for a runtime's StopContainer, in whole
-// seconds. left is the time until the container's deadline. StopGrace rounds
-// up, so that a container that is stopped at the beginning of its grace period
-// gets the whole period. It returns at least [MinimumStopGrace]. The runtime
-// therefore kills the container at most 2 s after the deadline. If the deadline
-// has already passed, the runtime kills the container 2 s after the call of
-// StopContainer.
+// seconds. The argument left is the time until the container's deadline.
+// StopGrace rounds up, so that a container that is stopped at the beginning of
+// its grace period gets the whole period. It returns at least
+// [MinimumStopGrace]. If the deadline has already passed, the runtime therefore
+// kills the container 2 s after the call of StopContainer. In other cases, the
+// runtime kills the container at most 2 s after the deadline.
 func StopGrace(left time.Duration) time.Duration {
 	const longest = math.MaxInt32 * time.Second // the largest timeout that is passed to a runtime
 	if left >= longest {

@@ -45,8 +45,8 @@ func Needs(failures []AdmissionFailure) (needs []Need, ok bool) {
 // Only pods that preemptor may preempt are selected: see [podspec.CanPreempt].
 //
 // The error is [ErrNoVictims] with the needs that cannot be covered.
-// PlanPreemption is pure, and its result does not depend on the order of
-// running.
+// PlanPreemption is pure, and its result does not depend on the order of the
+// running pods.
 func PlanPreemption(preemptor *corev1.Pod, running []*corev1.Pod, needs []Need) ([]*corev1.Pod, error) {
 	var classes [3]candidates // BestEffort, Burstable, Guaranteed
 	var all candidates
@@ -147,8 +147,8 @@ func (cs candidates) closest(needs []Need) (picked candidates) {
 	return picked
 }
 
-// order compares two pods. If it returns a negative number, a is killed before
-// b.
+// order compares two pods. If the result is negative, the first pod is killed
+// before the second pod.
 func order(a, b candidate, needs []Need) int {
 	return cmp.Or(
 		cmp.Compare(a.distance(needs), b.distance(needs)),

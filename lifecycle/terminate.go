@@ -21,7 +21,7 @@ type Termination struct {
 	Deadline *Deadline
 	// Stop stops a container within grace, like a runtime's StopContainer. The
 	// grace is in whole seconds. Stop returns nil for a container that does not
-	// exist. When the deadline is moved to an earlier time, Stop is called
+	// exist. When the deadline is moved to an earlier time, Stop may be called
 	// again for the same container with a shorter grace. Terminate first
 	// cancels the ctx of the previous call. The previous call must then return
 	// soon. An error means that the container may still run. Required.
@@ -44,8 +44,8 @@ var ErrTermination = errors.New("a Termination needs Deadline, Stop, and exactly
 // Terminate stops a container, it waits for the containers in the After list of
 // the container's step. The wait ends when each of them has ended or could not
 // be stopped, at the latest at the deadline. The container then has the time
-// until the deadline to end, at least [MinimumStopGrace]. A termination
-// therefore ends at most 2 s after the deadline.
+// until the deadline to end, at least [MinimumStopGrace]. A termination that
+// starts before the deadline therefore ends at most 2 s after the deadline.
 //
 // If ctx is done, Terminate stops waiting at once and returns ctx's error for
 // each container that was not stopped yet. No goroutine outlives the call.
@@ -183,9 +183,9 @@ func (s *stopping) callStop(ctx context.Context) {
 	})
 }
 
-// untilExited returns a context that is done when ended is closed; its cause is
-// then [ErrContainerExited]. When cancel has returned, the goroutine of
-// untilExited has ended.
+// untilExited returns a context that is also done when ended is closed.
+// The cause of the context is then [ErrContainerExited]. When cancel has
+// returned, the goroutine of untilExited has ended.
 func untilExited(parent context.Context, ended <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cause := context.WithCancelCause(parent)
 	if ended == nil {

@@ -43,7 +43,7 @@ type TerminationStep struct {
 }
 
 // TerminationPlan is the order in which the containers of a pod are stopped.
-// Steps are sorted by stage, and within a stage as in the spec.
+// Steps are sorted by stage.
 type TerminationPlan struct{ Steps []TerminationStep }
 
 // PlanTermination plans how the pod's running containers are stopped (KEP-753).
@@ -51,10 +51,10 @@ type TerminationPlan struct{ Steps []TerminationStep }
 // containers, ephemeral containers and containers that are not in the spec do
 // not wait for other containers. A sidecar waits for the regular and init
 // containers and for the sidecars that come after it in the spec. All preStop
-// hooks, also those of sidecars, are started at once. If no time is left, hooks
-// are not run, and no container waits for another. PlanTermination is pure. The
-// states may be in any order. The argument pod is nil if only the runtime knows
-// the pod.
+// hooks, also those of sidecars, are started at the beginning of the
+// termination. If no time is left, hooks are not run, and no container waits
+// for another. PlanTermination is pure. The states may be in any order. The
+// argument pod is nil if only the runtime knows the pod.
 func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duration) TerminationPlan {
 	running := map[string]ContainerState{}
 	for _, s := range states {
@@ -66,7 +66,7 @@ func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duratio
 	if pod != nil {
 		p.spec(&pod.Spec)
 	}
-	for _, s := range states { // add ignores containers that have a step already; the others are not in the spec
+	for _, s := range states { // add ignores containers that have a step already
 		p.add(s.Name, nil, nil)
 	}
 	slices.SortStableFunc(p.steps, func(a, b TerminationStep) int { return a.Stage - b.Stage })

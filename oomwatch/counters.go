@@ -60,8 +60,8 @@ func (c CountersConfig) Validate() error {
 // includes the kills of removed cgroups, so Counters does not report these kills there.
 type Counters struct {
 	cfg CountersConfig
-	// reported has, by path, the counter values of each cgroup up to which kills were
-	// reported. It is nil before the first read, which reports no kills.
+	// reported has the counter values up to which kills were reported, by the path of the
+	// cgroup. It is nil before the first read, which reports no kills.
 	reported  map[string]tally
 	failed    bool      // the last read was incomplete
 	lastCount uint64    // the kernel's count at the last read
@@ -140,9 +140,9 @@ func (c *Counters) killCount() (n uint64, ok bool) {
 }
 
 // Look reads all counters once and emits an Observation for each counter that has risen
-// since the last call. If a counter cannot be read, Look emits nothing, and the next call
-// emits all rises since the last successful call. Look is a single step of Watch, for
-// callers with their own schedule.
+// since the last call. If a read fails with an error that may be temporary, Look emits
+// nothing, and the next call emits all rises since the last successful call. Look is a
+// single step of Watch, for callers with their own schedule.
 func (c *Counters) Look(emit func(Observation)) {
 	now := c.cfg.Clock.Now()
 	all, err := c.read(path.Clean(c.cfg.Parent))

@@ -111,10 +111,10 @@
 //   - Ours records events about each pod, by default five at once and then at most one
 //     per minute; the kubelet records no events about pods, to avoid too many events
 //     (kubernetes#69676).
-//   - Times of kills that are read when they are logged are correct to the millisecond,
-//     also after a suspend; times of older log records are as accurate as the kernel's
-//     clock for the log, which drifts. The kubelet's times are correct to the second,
-//     until the first suspend.
+//   - The kubelet's times are correct to the second, until the first suspend; ours are
+//     correct to the millisecond, also after a suspend, for kills that are read when they
+//     are logged. For older log records, our times are as accurate as the kernel's clock
+//     for the log, which drifts.
 //
 // [Counters] polls. Every second, it reads the file in which the kernel counts all kills,
 // including kills at cgroup limits. It reads the cgroups only when this count rises. On

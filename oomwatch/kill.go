@@ -83,9 +83,9 @@ type Kill struct {
 	// Lost counts what was lost between the previous kill and this kill.
 	Lost Lost
 
-	// from is the sequence number after which the log must be read again to find this kill
-	// and all kills that were incomplete when it started. end is the sequence number of
-	// the last record about the kill.
+	// The field from is the sequence number after which the log must be read again to find
+	// this kill and all kills that were incomplete when it started. The field end is the
+	// sequence number of the last record about the kill.
 	from, end uint64
 	// counted is the number by which the kill raises the kernel's counters: in a group
 	// kill, the chosen process may count twice. Zero means the same as Kills.

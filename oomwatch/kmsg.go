@@ -150,8 +150,8 @@ func (k *Kmsg) publish() {
 }
 
 // Watch reads the log. It returns nil when ctx is done, and the error when reading fails.
-// The first call starts at the Position in from. Each later call continues where the
-// previous call stopped. It must not be called concurrently.
+// The first call starts at the given Position. Each later call continues where the previous
+// call stopped. It must not be called concurrently.
 func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Observation)) error {
 	k.resume(from)
 	log, err := k.cfg.Open()
@@ -301,9 +301,9 @@ func (k *Kmsg) setDeadline() error {
 	}
 }
 
-// handleTimeout handles a deadline that has passed. It first lets read continue for
-// confirmTimeout. If that deadline passes too, it emits the last kill or, if there is no
-// last kill, everything that is incomplete.
+// handleTimeout handles a deadline that has passed. At first, it only sets a second
+// deadline, after confirmTimeout. When the second deadline has passed, it emits the last
+// kill or, if there is no last kill, everything that is incomplete.
 func (k *Kmsg) handleTimeout() error {
 	if !k.timedOut {
 		k.timedOut = true

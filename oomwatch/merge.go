@@ -42,14 +42,14 @@ type entry struct {
 	Observation
 	unmatched int
 	reported  bool
-	until     time.Time // latest time at which due returns the entry or, if it was returned, deletes it
+	until     time.Time // latest time at which the method due returns the entry or, if it was returned, deletes it
 }
 
 // rememberWindows is the number of windows for which the merger keeps a returned kill, to
 // match the report of the other source with it. This report may never come.
 const rememberWindows = 20
 
-// add adds an Observation. It returns no kills: call due.
+// add adds an Observation. It returns no kills: call the method due.
 func (m *merger) add(s Observation, now time.Time) {
 	e := &entry{Observation: s, unmatched: max(s.Kill.counted, s.Kill.Kills), until: now.Add(m.window)}
 	switch {
@@ -130,9 +130,9 @@ func (m *merger) subtractReported(e *entry) bool {
 	return e.unmatched > 0
 }
 
-// match matches e with those entries for which on returns true and that may be the same
-// kills, entries with the best matching cgroup first. It subtracts the matched processes
-// from both entries.
+// match matches e with those entries for which the function on returns true and that may
+// be the same kills, entries with the best matching cgroup first. It subtracts the matched
+// processes from both entries.
 func (m *merger) match(e *entry, on func(*entry) bool) {
 	for fit := sameCgroup; fit <= unknownCgroup; fit++ {
 		for _, other := range m.all {
@@ -155,7 +155,8 @@ func (m *merger) overlap(log, c *entry) bool {
 	return at.IsZero() || !at.Add(m.window).Before(c.Since) && !c.Kill.Time.Add(m.window).Before(at)
 }
 
-// next returns the time at which due returns the next kill, or zero if no kill is held.
+// next returns the time at which the method due returns the next kill, or zero if no kill
+// is held.
 func (m *merger) next() (at time.Time) {
 	waits := false
 	for _, e := range m.all {

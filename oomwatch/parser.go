@@ -17,7 +17,7 @@ import (
 type Parser struct {
 	chosen   []choice // processes whose death has not been logged yet, oldest first
 	last     *Kill    // the last kill; more victims of its group may follow
-	group    bool     // last is a group kill
+	group    bool     // the kill in last is a group kill
 	memory   Kind     // kind of memory whose exhaustion caused last; empty if unknown
 	quietPID int      // PID of the victim that FlushLast returned; the log may still announce that its group is killed
 	partial  string   // incomplete summary that continues in another record
@@ -31,8 +31,8 @@ type Parser struct {
 }
 
 // choice is a process that the kernel has chosen, with the text of the line about the
-// choice. torn reports whether records after this line are missing, so that the line about
-// the death may be lost.
+// choice. The field torn reports whether records after this line are missing, so that the
+// line about the death may be lost.
 type choice struct {
 	Kill
 	text string

@@ -42,8 +42,8 @@ type ReporterConfig struct {
 	// cache was updated with a list made after Kill.Time. If Pod is nil, no events about
 	// pods are recorded.
 	Pod func(uid types.UID, containerID string) (pod *corev1.Pod, container string, ok bool)
-	// Burst is the number of events that a pod may have at once. After Burst events, the
-	// pod may have one more event per Every. The defaults are 5 and 1 min.
+	// Burst is the number of events that a pod may have at once. After Burst events, the pod
+	// may have one more event in each period Every. The defaults are 5 and 1 min.
 	Burst int
 	Every time.Duration
 	// Suppressed is called for each kill about which no event was recorded because of

@@ -24,11 +24,11 @@ var ErrRunning = errors.New("oomwatch: already running")
 type Source interface {
 	// Name returns the name of the source in [Watcher.Sources].
 	Name() string
-	// Watch calls emit for each kill that it observes. It returns nil when ctx is done,
-	// and an error when it cannot continue. The Watcher then calls Watch again after a
-	// pause, and Watch continues where it stopped. If the source can be resumed, the first
-	// call starts at the Position in from. When the source is ready, it emits an empty
-	// Observation. Watch must not call emit concurrently; emit never blocks.
+	// Watch calls emit for each kill that it observes. It returns nil when ctx is done, and an
+	// error when it cannot continue. The Watcher then calls Watch again after a pause, and
+	// Watch continues where it stopped. If the source can be resumed, the first call starts at
+	// the given Position. When the source is ready, it emits an empty Observation. Watch must
+	// not call emit concurrently; emit never blocks.
 	Watch(ctx context.Context, from Position, emit func(Observation)) error
 	// Position returns the position in the source's log up to which all kills were
 	// emitted. It is zero if the source cannot be resumed. At most one source of a Watcher

@@ -43,10 +43,10 @@ type Config struct {
 	// Default Runtime.
 	Lister Lister
 	// Events streams the runtime's events, which the generator uses as hints. With Events,
-	// the generator finds changes within milliseconds and does global relists less often.
-	// The generator does not trust the contents of an event, but lists the pod. If the
-	// runtime does not support the stream, the generator does a global relist every
-	// Period. Optional.
+	// the generator finds within milliseconds that a container or sandbox has stopped, and
+	// does global relists less often. The generator does not trust the contents of an
+	// event, but lists the pod. If the runtime does not support the stream, the generator
+	// does a global relist every Period. Optional.
 	Events EventSource
 	// LabelSelector restricts the generator to sandboxes and containers with all of these
 	// labels, for an agent that shares the runtime with other agents. Default: no

@@ -139,8 +139,9 @@
 //     of the runtime was wrong. The kubelet keeps such a status until the pod's list
 //     changes; here the status is requested again with the next list.
 //   - The kubelet's error of an unhealthy generator has no cause; here the error wraps the
-//     error of the last failed list. The lists have their own deadline, and a slow
-//     inspection does not make the generator unhealthy.
+//     error of the last failed list. In the kubelet a slow inspection can make the
+//     generator unhealthy; here the lists have their own deadline, and only the lists
+//     count.
 //   - The kubelet's count of the containers in a state keeps its last value when no
 //     container is in that state any more; here it becomes 0.
 //   - The kubelet panics on a state that it does not know; here such a state counts as
@@ -157,16 +158,16 @@
 //     after five failures in quick succession. Since 1.37 the events of the kubelet are
 //     only hints as well, but the kubelet still lists all pods every second; here the
 //     events replace most of these lists.
-//   - Run holds back hints of creations, starts and removals for up to 1 s, so that the
-//     runtime does not list while it starts a pod. A requested relist of the pod serves
-//     these hints earlier.
+//   - Here Run holds back hints of creations, starts and removals for up to 1 s, so
+//     that the runtime does not list while it starts a pod. A requested relist of the
+//     pod serves these hints earlier.
 //   - The kubelet's relist of one pod does not detect that the pod was removed; here this
 //     relist detects the removal.
 //   - When the network of a ready sandbox is removed before the sandbox, the kubelet drops
 //     the pod's addresses; here they stay.
 //   - The kubelet drops the addresses of a pod when an inspection fails; here they stay.
-//   - [Config].LabelSelector restricts the generator to some pods, for runtimes that other
-//     agents use too.
+//   - The kubelet lists all pods of the runtime; here [Config].LabelSelector can restrict
+//     the generator to some pods, for runtimes that other agents use too.
 //   - The kubelet assigns containers without the pod UID label to a pod without a UID, and
 //     its relist of one pod misses sandboxes without that label; here both belong to the
 //     pod of the sandbox.

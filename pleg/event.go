@@ -26,9 +26,9 @@ const (
 	// know its state. As in the kubelet, the generator updates the cache and calls
 	// [Observer].Event, but does not deliver the event, because no action is needed.
 	ContainerChanged EventType = "ContainerChanged"
-	// PodSync means that the pod was inspected again and that no container's state has
-	// changed. The cause is a request, an earlier inspection that failed, or a status that
-	// contradicted the list.
+	// PodSync means that the pod was inspected again and that no container has started,
+	// died or been removed. The cause is a request, an earlier inspection that failed, or
+	// a status that contradicted the list.
 	PodSync EventType = "PodSync"
 )
 

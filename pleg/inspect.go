@@ -41,7 +41,7 @@ type job struct {
 	before snapshot
 	all    bool
 	// retry means that the last inspection of the pod failed. podSync means that finish
-	// delivers a PodSync if no container's state has changed.
+	// delivers a PodSync if it delivers no other event.
 	retry, podSync bool
 
 	found snapshot

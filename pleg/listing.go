@@ -176,9 +176,10 @@ type change struct {
 	from, to state
 }
 
-// diff returns the changes from old to next. The changes of objects in next come first, in
-// the order of next. The removals of objects that only old contains follow, in the order of
-// old. If a listing contains an object twice, only the first counts.
+// diff returns the changes from the listing old to the listing next. The changes of objects
+// in the newer listing come first, in the order of that listing. The removals of objects
+// that only the older listing contains follow, in the order of the older listing. If a
+// listing contains an object twice, only the first counts.
 func diff(old, next []object) (changes []change) {
 	if slices.Equal(old, next) {
 		return nil

@@ -188,7 +188,7 @@ func (g *Generator) RelistPod(ctx context.Context, uid types.UID) error {
 	return g.once(ctx, func(p *pass) error { return g.relistPod(p, uid) })
 }
 
-// once does one pass and waits for the inspections that the pass started.
+// The method once does one pass and waits for the inspections that the pass started.
 func (g *Generator) once(ctx context.Context, do func(*pass) error) error {
 	p := &pass{ctx: ctx}
 	select {
@@ -216,8 +216,8 @@ func (g *Generator) RequestRelist(uid types.UID) {
 
 // RequestReinspect requests an inspection of all sandboxes and containers of the pod,
 // changed or not, in the next relist that lists the pod. After the inspection has
-// succeeded, the generator delivers at least one event, a [PodSync] if no state has
-// changed. The request is dropped if the next global relist does not find the pod.
+// succeeded, the generator delivers at least one event, a [PodSync] if there is no
+// other event. The request is dropped if the next global relist does not find the pod.
 func (g *Generator) RequestReinspect(uid types.UID) {
 	g.locked(func() { g.reinspects[uid] = true })
 	g.requestRelistSoon() // otherwise the next relist may be MaxPeriod away

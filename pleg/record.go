@@ -22,9 +22,8 @@ const (
 // delivered.
 type record struct {
 	uid types.UID
-	// delivered has the pod's objects in their states after the last delivered
-	// event. The differences between delivered and a newer listing are the next
-	// events.
+	// delivered has the pod's objects in their states after the last delivered event.
+	// The differences between these states and a newer listing are the next events.
 	delivered []object
 	// seen is the newest listing of the pod, and seenAt is the start of that listing.
 	// complete reports whether seen comes from a global relist, not from a relist of
@@ -35,9 +34,9 @@ type record struct {
 	// good is the result of the last successful inspection.
 	good snapshot
 	// contradictedAt is the start of the listing if an object had another state in the
-	// listing than in good. It is zero if the listing and good agree. Either the state
-	// changed between the list and the inspection, or a response of the runtime was wrong.
-	// The pod is inspected again after the next listing.
+	// listing than in the inspection. It is zero if the listing and the inspection agree.
+	// Either the state changed between the list and the inspection, or a response of the
+	// runtime was wrong. The pod is inspected again after the next listing.
 	contradictedAt time.Time
 	// busy means that an inspection is queued or in progress. reinspect means that a
 	// reinspection was requested.

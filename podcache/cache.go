@@ -166,12 +166,12 @@ func (c *Cache) Delete(uid types.UID, t time.Time) {
 	c.recordWrite(uid, e, t)
 }
 
-// UpdateTime sets the global time to t, the start of a listing. All pods are now as new as
-// t, whether or not they are in the cache. The pods in except are excluded: the new global
-// time does not apply to them yet. Pass in except the pods that have changed in the listing
-// and are not inspected yet. The exclusion of a pod ends when the pod is written with a
-// time of t or later, or with a later UpdateTime whose except does not contain the pod. If
-// t is before the current global time, UpdateTime changes nothing.
+// UpdateTime sets the global time to t, the start of a listing. This time applies to all
+// pods, whether or not they are in the cache, but not yet to the excluded pods, which the
+// argument except contains. The caller must exclude the pods that have changed in the
+// listing and are not inspected yet. The exclusion of a pod ends when the pod is written
+// with a time of t or later, or with a later UpdateTime whose except does not contain the
+// pod. If t is before the current global time, UpdateTime changes nothing.
 //
 // It allocates nothing if except is empty, and checks every waiter once.
 func (c *Cache) UpdateTime(t time.Time, except ...types.UID) {

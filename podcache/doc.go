@@ -43,8 +43,8 @@
 //
 //   - A reader of the kubelet's cache waits until the status is new enough; here
 //     GetNewerThan also returns when its context is done.
-//   - A status is new enough if its time is at or after the requested time. In the kubelet
-//     an equal time wakes a waiter but does not satisfy a new call.
+//   - Here a status is new enough if its time is at or after the requested time. In the
+//     kubelet an equal time wakes a waiter but does not satisfy a new call.
 //   - The kubelet's cache accepts a status that is older than the cached status; here Set
 //     rejects it.
 //   - The kubelet deletes a pod even if its status is newer than the deletion; here such a
@@ -55,10 +55,10 @@
 //     deletion wakes them.
 //   - The kubelet does not record when it observed that a pod was missing; here the cache
 //     keeps that time until the global time has reached it.
-//   - UpdateTime can exclude pods. The kubelet calls UpdateTime only after it has inspected
-//     every pod, so a pod whose inspection hangs delays all other pods.
-//   - The writer can find out whether a reader waits, so it can list the runtime less often
-//     while no reader waits.
+//   - Here UpdateTime can exclude pods. The kubelet calls UpdateTime only after it has
+//     inspected every pod, so a pod whose inspection hangs delays all other pods.
+//   - The kubelet's cache does not report whether a reader waits; here it does, so that the
+//     writer can list the runtime less often while no reader waits.
 //   - After a failed inspection the kubelet has only the error; here the cache also keeps
 //     the last known status and marks it as stale.
 //   - [StartInterrupted] distinguishes a container whose start was interrupted, for example

@@ -49,7 +49,7 @@ func (c Conflict) attrs() []any {
 	}
 }
 
-// without returns the conflicts in list that are not in other.
+// without returns the conflicts in the first list that are not in the second list.
 func without(list, other []Conflict) (missing []Conflict) {
 	known := make(map[Conflict]bool, len(other))
 	for _, c := range other {
@@ -82,8 +82,8 @@ type merged struct {
 	conflicts []Conflict
 }
 
-// merge chooses the pods to deliver. before has the owner of each key after the previous
-// merge. merge chooses in this order:
+// merge chooses the pods to deliver. The parameter before has the owner of each key after
+// the previous merge. merge chooses in this order:
 //  1. pods whose source owned both their UID and their name,
 //  2. pods whose source owned one of the two,
 //  3. all other pods.

@@ -29,20 +29,20 @@
 //
 // # What you supply
 //
-// For a Merge, the names of the sources, and a Handler. [Merge.Source] returns a function
-// for each source. The source passes all its pods to this function: once as soon as it
-// knows its pods, and again after each change. The sources of package podsource do this.
-// For an informer, the caller writes a few lines of code that pass the pods of the lister
-// to the function.
+// For a Merge, you supply the names of the sources, and a Handler. [Merge.Source] returns a
+// function for each source. The source passes all its pods to this function: once as soon
+// as it knows its pods, and again after each change. The sources of package podsource do
+// this. For an informer, the caller writes a few lines of code that pass the pods of the
+// lister to the function.
 //
-// For a Manager, the pods, from a Merge or elsewhere. Pass all pods to [Manager.SetPods],
-// or each change to [Manager.AddPod], [Manager.UpdatePod] or [Manager.RemovePod]. Pass each
-// changed pod as a new object, because the Merge, the Manager and their readers retain the
-// pointers.
+// For a Manager, you supply the pods, from a Merge or elsewhere. Pass all pods to
+// [Manager.SetPods], or each change to [Manager.AddPod], [Manager.UpdatePod] or
+// [Manager.RemovePod]. Pass each changed pod as a new object, because the Merge, the
+// Manager and their readers retain the pointers.
 //
-// For mirrors, a function that returns client-go's pod client (three of its methods are
-// used), and the Node object that will own the mirrors: see [MirrorConfig]. An agent
-// without an API server supplies neither.
+// For mirrors, you supply a function that returns client-go's pod client (three of its
+// methods are used), and the Node object that will own the mirrors: see [MirrorConfig]. An
+// agent without an API server supplies neither.
 //
 // # What it guarantees
 //
@@ -81,8 +81,8 @@
 // serialises the calls, and is held during the Handler. Another lock guards the state that
 // reads return. In a Manager one RWMutex guards two indexes. A reader holds the lock only
 // for a map lookup or for copying a slice header. This suffices, because a list that was
-// returned never changes: the next writer copies the list first. Orphans and the two maps
-// are computed from such lists without the lock.
+// returned never changes: the next writer copies the list first. Orphans, and the maps that
+// methods return, are computed from such lists without the lock.
 //
 // The alternative was a single immutable state behind an atomic pointer. Readers would save
 // about 10 ns, but each update would copy three maps. With 500 pods that takes tens of

@@ -32,20 +32,20 @@ const (
 	MirrorOrphaned = "the mirror has no static pod"
 )
 
-// PlanMirrors returns the actions after which each static pod in pods has exactly one
-// mirror, the mirror shows the current version of the pod, and no other mirrors exist.
-// Pass both lists as [Manager.GetPodsAndMirrorPods] returns them. The lists are not
-// modified, and the actions are in the order of the lists.
+// PlanMirrors returns the actions after which, with the exceptions below, each static pod
+// has exactly one mirror, the mirror shows the current version of the pod, and no other
+// mirrors exist. Pass both lists as [Manager.GetPodsAndMirrorPods] returns them. The lists
+// are not modified, and the actions are in the order of the lists.
 //
-// A mirror without a static pod is not deleted if keep returns true for it, so that users
-// can see a pod that is still terminating. keep may be nil.
+// A mirror without a static pod is not deleted if the function keep returns true for it,
+// so that users can see a pod that is still terminating. keep may be nil.
 //
 // A static pod without a hash annotation has no version to compare, so its mirror never
 // counts as outdated. PlanMirrors plans no new mirror of such a pod, because
 // [MirrorClient.Create] would return an error.
 //
-// Pass all pods, including finished pods. For a pod that is missing from pods, PlanMirrors
-// creates no mirror, and deletes an existing mirror.
+// Pass all pods, including finished pods. For a pod that is not passed, PlanMirrors plans
+// no mirror, and treats an existing mirror as a mirror without a static pod.
 func PlanMirrors(pods, mirrors []*corev1.Pod, keep func(mirror *corev1.Pod) bool) (plan []MirrorAction) {
 	mirrorOf, podOf := lastOfName(mirrors), lastOfName(pods)
 	for _, pod := range pods {

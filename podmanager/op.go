@@ -58,17 +58,17 @@ type Op struct {
 }
 
 // Diff returns the operations that lead from one set of pods to another, at most one for
-// each UID. The removals come first, in the order of before, so that a pod is removed
+// each UID. The removals come first, in the order of the old set, so that a pod is removed
 // before another pod with its name is added. The other operations follow in the order of
-// now. Neither set is modified.
+// the new set. Neither set is modified.
 //
 // Two equal pointers mean that the pod has not changed. Otherwise Diff compares the desired
 // state, and then the status. The desired state is the name, the labels, the spec, the
 // deletion, and the annotations except kubernetes.io/config.seen and
 // kubernetes.io/config.mirror. Diff does not rely on the hash annotation.
 //
-// A caller may skip sets: it passes as before the last set that it has processed, and the
-// operations lead from that set to now.
+// A caller may skip sets. It then passes, as the parameter before, the last set that it has
+// processed.
 func Diff(before, now []*corev1.Pod) (ops []Op) {
 	old := make(map[types.UID]*corev1.Pod, len(before))
 	for _, pod := range before {

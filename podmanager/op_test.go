@@ -131,7 +131,9 @@ func TestDiff_RemovesBeforeItAdds(t *testing.T) {
 // If sets are skipped, the operations lead from the last delivered set to the current one.
 func TestDiff_OperationsLeadToTheNewSet(t *testing.T) {
 	t.Parallel()
-	rnd := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
 	var told []*corev1.Pod
 	known := map[types.UID]*corev1.Pod{}
 	for range 1000 {

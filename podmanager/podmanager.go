@@ -29,7 +29,7 @@ func New() *Manager {
 	return &Manager{pods: newIndex(0), mirrors: newIndex(0)}
 }
 
-// SetPods replaces all pods and mirror pods with the pods and mirror pods in pods. If a UID
+// SetPods replaces all pods and mirror pods with the given pods and mirror pods. If a UID
 // occurs twice, the later pod is used. The slice itself is not retained.
 func (m *Manager) SetPods(pods []*corev1.Pod) {
 	next := Manager{pods: newIndex(len(pods)), mirrors: newIndex(0)}

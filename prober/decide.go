@@ -13,7 +13,7 @@ type facts struct {
 	kind      Kind
 	pod       *corev1.Pod
 	container *corev1.Container
-	// target is the state of the container. It is valid only if known is true.
+	// target is the state of the container. It is valid only if the field known is true.
 	target Target
 	known  bool
 	// stopping means that the pod is terminating.

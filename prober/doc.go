@@ -85,24 +85,28 @@
 //     if the ErrorPolicy of its kind counts it.
 //   - The kubelet continues counting when a container is replaced, so the first failure of
 //     a new container may reach the threshold; here each container has its own count.
-//   - The outcome of a command is decided at its timeout, not when the runtime returns;
-//     while the command continues to run after its timeout, each period counts as a
-//     failure. Timeouts are exact, even if the runtime supports whole seconds only.
+//   - The kubelet decides the outcome of a command when the runtime returns; here it is
+//     decided at the timeout of the command at the latest. While the command continues to
+//     run after its timeout, each period counts as a failure here. Timeouts are exact here,
+//     even if the runtime supports whole seconds only.
 //   - As in the kubelet, the first 10 KiB of a command's output are used, but here the rest
 //     is discarded as it arrives from the [Runner]. The beginning is used and not the end,
 //     because the kubelet's events and logs show the beginning, and a check usually prints
 //     the cause first. History contains at most [Config].HistoryBytes of these 10 KiB.
-//   - Probes that start together are spread: the first interval is shorter by up to a tenth
-//     of a period, at most a second. The first runs of probes on containers that are older
-//     than the Manager are spread over a period, at most ten seconds; the kubelet spreads
-//     them over a period.
-//   - The first run is exactly when the initial delay is over, not at a later tick. If the
-//     initial delay is 0, the first run is immediately after the start of the container,
-//     and fails if the container does not listen yet: a failureThreshold of 1 needs an
+//   - Here probes that start together are spread: the first interval is shorter by up to a
+//     tenth of a period, at most a second; the kubelet spreads probes only after its own
+//     start. Here the first runs of probes on containers that are older than the Manager
+//     are spread over a period, at most ten seconds; the kubelet spreads them over a
+//     period.
+//   - The kubelet does the first run at the first tick of its ticker after the initial
+//     delay; here the first run is exactly when the initial delay is over. If the initial
+//     delay is 0, the first run here is immediately after the start of the container, and
+//     fails if the container does not listen yet. So a failureThreshold of 1 needs an
 //     initial delay or a startup probe.
-//   - When a startup probe succeeds, the other probes of the container run at once.
-//   - A failure of a triggered run is not counted. In the kubelet, generating the status of
-//     a pod can trigger a run; here it does not.
+//   - When a startup probe succeeds, the other probes of the container run at once here; in
+//     the kubelet they run later, after a sync or at their next tick.
+//   - In the kubelet, generating the status of a pod can trigger a run, whose failure
+//     counts; here only [Manager.Trigger] triggers a run, and its failure does not count.
 //   - AddPod of the kubelet stops at the first probe that exists already, so a later probe
 //     that was removed is never added again when its container is restarted; here AddPod
 //     adds all missing probes.
@@ -115,9 +119,10 @@
 //     liveness before the startup probe; here only the status of the same container counts.
 //   - After its own restart the kubelet treats a container with a readiness probe as ready
 //     if the whole pod was ready; here the container keeps its own readiness.
-//   - Readiness is probed as long as a container runs, because probing does not depend on
-//     syncs of the pod worker. With [Config].UnreadyOnStop no container is ready after the
-//     termination of its pod has begun.
+//   - The probes of the kubelet depend on the status that the syncs of the pod worker
+//     compute; here they do not, so readiness is probed as long as a container runs. With
+//     [Config].UnreadyOnStop no container is ready after the termination of its pod has
+//     begun.
 //   - The kubelet records Failure for each probe of a container that is not running, and
 //     kills the container if the result is still Failure when the container runs again;
 //     here the result of a liveness or startup probe changes only after runs.
@@ -125,8 +130,10 @@
 //     recorded for the failure that changes the result, for the first failure below the
 //     threshold (with the number of the failure), and then once per EventPeriod. The texts
 //     are the kubelet's. See [EventPolicy].
-//   - [Options] can define which HTTP statuses succeed, and whether redirects are followed.
-//   - With [Options], periods, timeouts and delays may be shorter than a second.
+//   - Here [Options] can define which HTTP statuses succeed, and whether redirects are
+//     followed; the kubelet has no such options.
+//   - Here, with [Options], periods, timeouts and delays may be shorter than a second; the
+//     kubelet supports whole seconds only.
 //
 // # Testing your code with it
 //

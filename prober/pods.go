@@ -142,8 +142,8 @@ func (m *Manager) RemovePod(uid types.UID) {
 	delete(m.pods, uid)
 }
 
-// CleanupPods removes the pods for which keep returns false and returns their number. keep
-// may call the Manager.
+// CleanupPods removes the pods for which the function keep returns false, and returns the
+// number of removed pods. The function may call the Manager.
 func (m *Manager) CleanupPods(keep func(types.UID) bool) (removed int) {
 	m.mu.Lock()
 	uids := make([]types.UID, 0, len(m.pods))
@@ -273,8 +273,9 @@ func (m *Manager) predates(t *Target) bool {
 }
 
 // firstRun returns when the first run on a running container is due: when the initial delay
-// is over. If the container was started before the Manager was created, firstRun adds a delay
-// of up to ten seconds, because the Manager finds many such containers at once.
+// is over. If the container was started before the Manager was created, the first run is due
+// no earlier than a random time of up to ten seconds from now, because the Manager finds many
+// such containers at once.
 func (m *Manager) firstRun(p *probe, t *Target, now time.Time) time.Time {
 	timing := p.timing()
 	at := now.Add(timing.delay - max(0, now.Sub(t.StartedAt)))

@@ -72,8 +72,8 @@ func (m *Manager) update(uid types.UID, st, reported *corev1.ContainerStatus) {
 	st.Started, st.Ready = &started, ready
 }
 
-// passed reports whether the probe counts as passed. If r is Unknown, it returns previous,
-// the last reported state.
+// passed reports whether the probe counts as passed. If r is Unknown, it returns the last
+// reported state.
 func (r Result) passed(previous bool) bool {
 	switch r {
 	case NoProbe, Success:

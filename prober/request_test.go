@@ -132,7 +132,7 @@ func FuzzRequest(f *testing.F) {
 		r, err := m.Probe(t.Context(), key("app", prober.Readiness))
 		require.NoError(t, err)
 		switch {
-		case strings.Contains(r.Output, "does not address 127.0.0.1:80"):
+		case strings.Contains(r.Output, "leads to another host than 127.0.0.1:80"):
 			// The URL names another host. The kubelet would send the request to it.
 			require.Equal(t, prober.Failed, r.Outcome)
 		case wantErr == nil:

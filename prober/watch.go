@@ -13,9 +13,10 @@ type watcher = coalesce.Queue[Key, Change]
 // number of readers. A reader does not delay a probe or another reader.
 //
 // For each reader, the Manager keeps only the newest unread change of a probe, so the
-// memory of a reader is limited by the number of probes. The channel returns probes in the
-// order of their first unread change. A result that becomes Unknown is not a change. The
-// initial Failure of the readiness probe of a new container is a change.
+// memory of a reader is limited by the number of probes. The channel delivers these
+// changes in the order in which each probe first had an unread change. A result that
+// becomes Unknown is not a change. The initial Failure of the readiness probe of a new
+// container is a change.
 //
 // The channel is closed when ctx is done. One goroutine per reader runs until then.
 func (m *Manager) Results(ctx context.Context) <-chan Change {

@@ -112,7 +112,8 @@ type known struct {
 	corrected time.Time // when a change by another client was last corrected
 }
 
-// with returns k with another object.
+// The method with returns a copy of k for another object. In the copy, uncertain and
+// deleted are false.
 func (k known) with(object *corev1.Pod) known {
 	return known{object: object, version: k.version, corrected: k.corrected}
 }
@@ -204,8 +205,8 @@ func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	return nil // a new mirror pod will be created
 }
 
-// publish publishes the status in change. given is the pod object of the caller. For a static
-// pod, it is the mirror pod.
+// publish publishes the status in change. The argument given is the pod object of the caller:
+// for a static pod, the mirror pod.
 func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Pod) error {
 	object, uncertain, deleted := a.base(change.Pod.UID, given)
 	if deleted {
@@ -234,7 +235,7 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 }
 
 // base returns the newest known object of a pod, and reports whether this object may be outdated
-// and whether it was deleted. given is the pod object of the caller.
+// and whether it was deleted. The argument given is the pod object of the caller.
 func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, uncertain, deleted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -289,8 +290,8 @@ func (a *APIServer) get(ctx context.Context, uid types.UID, old *corev1.Pod) (*c
 	return object, nil
 }
 
-// patch publishes the status in change and returns the stored object. held means that the
-// terminal phase was omitted.
+// patch publishes the status in change and returns the stored object. The result held is
+// true if the terminal phase was omitted.
 func (a *APIServer) patch(ctx context.Context, change Change, object *corev1.Pod) (stored *corev1.Pod, held bool, err error) {
 	merged, held := Merge(object, &change.New, a.cfg.MayRun(change.Pod.UID), a.cfg.Clock.Now())
 	body, err := Patch(object, &merged)
@@ -345,9 +346,9 @@ func (a *APIServer) called(c Call, object *corev1.Pod, start time.Time) {
 	a.cfg.Called(c)
 }
 
-// isNewer reports whether a is a newer version than b, or another object. It returns false
-// if the versions cannot be compared. Resource versions of one object are ordered as
-// numbers (KEP-5504).
+// isNewer reports whether object a is a newer version of object b, or a different object.
+// It returns false if the versions cannot be compared. Resource versions of one object are
+// ordered as numbers (KEP-5504).
 func isNewer(a, b *corev1.Pod) bool {
 	if a.ResourceVersion != "" && (a.UID != b.UID || b.ResourceVersion == "") {
 		return true

@@ -47,7 +47,7 @@ func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 			out = append(out, c)
 		}
 	}
-	// Ready needs the conditions of the readiness gates, which are in out.
+	// Ready needs the conditions of the readiness gates; the list out contains them.
 	view := *s
 	view.Conditions = out
 	sandbox := ReadyToStartContainers(pod, in.Runtime)
@@ -154,8 +154,8 @@ func Ready(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 
 // NeedToReconcilePodReadiness reports whether the Ready condition in pod.Status, which is
 // the status in the API server, does not match the conditions of the readiness gates in
-// pod.Status. Then a gate has changed, and the pod needs a sync. It returns false for a pod
-// without readiness gates or without the condition Ready.
+// pod.Status. If they do not match, a gate has changed, and the pod needs a sync. It
+// returns false for a pod without readiness gates or without the condition Ready.
 func NeedToReconcilePodReadiness(pod *corev1.Pod) bool {
 	if len(pod.Spec.ReadinessGates) == 0 {
 		return false
@@ -166,7 +166,7 @@ func NeedToReconcilePodReadiness(pod *corev1.Pod) bool {
 
 // Initialized returns the condition Initialized. The condition is True if every plain init
 // container has succeeded and every sidecar has started. It is also True if a regular
-// container is running or has run, even while sidecars start again.
+// container is running or terminated, even while sidecars start again.
 func Initialized(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	cond := newCondition(pod, corev1.PodInitialized, corev1.ConditionFalse)
 	if s.ContainerStatuses == nil && s.InitContainerStatuses == nil && len(pod.Spec.InitContainers) > 0 {
@@ -283,7 +283,8 @@ func transitionTime(c *corev1.PodCondition, old []corev1.PodCondition, now time.
 
 // markEndedUnready sets Ready and ContainersReady to False if the phase is terminal and one
 // of them is True (kubernetes#108594). A condition that was already False keeps its
-// transition time; otherwise the transition time is not set.
+// transition time. A condition that becomes False has no transition time until the caller
+// sets it.
 func markEndedUnready(pod *corev1.Pod, s *corev1.PodStatus) {
 	isTrue := func(c corev1.PodCondition) bool {
 		return (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status == corev1.ConditionTrue

@@ -84,7 +84,7 @@ func ContainerStatuses(in Input) (inits, regulars, ephemerals []corev1.Container
 }
 
 // regularCreated reports whether a regular container exists in the runtime in a known state.
-// Then all plain init containers have exited with code 0.
+// If so, all plain init containers have exited with code 0.
 func regularCreated(in *Input) bool {
 	return in.Runtime != nil && slices.ContainsFunc(in.Pod.Spec.Containers, func(c corev1.Container) bool {
 		seen := in.Runtime.Container(c.Name)
@@ -190,9 +190,9 @@ func (g *generator) present(
 	return st
 }
 
-// addTerminationMessage adds the termination message of container c to end, if end is not
-// nil. A message that was read before is not read again, because its file may have been
-// removed.
+// addTerminationMessage adds the termination message of container c to the termination
+// end. It does nothing if end is nil. A message that was read before is not read again,
+// because its file may have been removed.
 func (g *generator) addTerminationMessage(end *corev1.ContainerStateTerminated, c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
 	if end == nil || end.ContainerID == "" || g.TerminationMessage == nil {
 		return // a lost container has no message, and no ID to find an earlier message
@@ -246,9 +246,9 @@ func (g *generator) devices(st, old *corev1.ContainerStatus) {
 }
 
 // showWaiting sets the state of a container to waiting, with the reason in g.Waiting, if the
-// container may be started. It does the same for a terminated container that will start again
-// because a restart of the pod was requested. If the previous state is a termination, that
-// termination becomes the last termination.
+// container may be started. A terminated container that will start again because a restart of
+// the pod was requested becomes waiting with [ReasonPodRestarting]. If the previous state is
+// a termination, that termination becomes the last termination.
 func (g *generator) showWaiting(st *corev1.ContainerStatus, c *corev1.Container, k kind) {
 	why, ok := g.Waiting[c.Name]
 	if !ok && g.Restarting[c.Name] && st.State.Terminated != nil {

@@ -84,7 +84,8 @@
 // # Differences from the kubelet
 //
 // Baseline: kubelet 1.36 with its default feature gates. The package test/peer/status
-// compares this package with the kubelet and names these differences.
+// compares this package with the kubelet and names these differences. Each item begins
+// with the behaviour of this package.
 //
 // Containers:
 //
@@ -114,8 +115,9 @@
 //   - A container's status has its volume mounts from the first report on; the kubelet
 //     copies them from the previous status, so they stay missing if the previous status had
 //     no volume mounts.
-//   - Stop signals (KEP-4960), alpha and off by default, are not shown. The health of
-//     devices (KEP-4680) is shown if the caller supplies it in [Input].
+//   - This package does not show stop signals (KEP-4960), which are alpha and off by
+//     default in the kubelet. It shows the health of devices (KEP-4680) if the caller
+//     supplies the health in [Input].
 //
 // Readiness and startup:
 //
@@ -184,7 +186,7 @@
 // Publication:
 //
 //   - A terminal phase in the API server is not overwritten with another phase; the kubelet
-//     tries it again and again, and the API server rejects it.
+//     sends the other phase again and again, and the API server rejects each attempt.
 //   - A status whose terminal phase was not published yet is sent again soon; the kubelet
 //     sends it again with its next tick.
 //   - A failed deletion is retried after a back-off; the kubelet retries it with its next
@@ -203,9 +205,10 @@
 //     not an API server does not mean that the pod does not exist.
 //   - The publication latency is measured for each version of a status; the kubelet
 //     measures it for each pod (kubernetes#107896).
-//   - There is a tick only if [PublisherConfig].Reconcile is set: otherwise the caller watches
-//     the API server and reports changes by other writers. A tick compares each pod and sends a
-//     request only if there is a difference.
+//   - This package has a tick only if [PublisherConfig].Reconcile is set; the kubelet has a
+//     tick every ten seconds. Without a tick, the caller watches the API server and reports
+//     changes by other writers. A tick compares each pod and sends a request only if there is a
+//     difference.
 //
 // # Testing your code with it
 //

@@ -19,10 +19,9 @@ type Input struct {
 	// Pod is the desired pod. Required. Its Status, if set, is the status in the API
 	// server.
 	Pod *corev1.Pod
-	// Runtime is the state of the pod in the runtime. If Runtime is nil, the state is unknown,
-	// and the containers keep their status in Previous. A container that is missing in Runtime
-	// does not exist. But if Runtime is Stale, a missing container keeps its status in
-	// Previous.
+	// Runtime is the state of the pod in the runtime, or nil if the state is unknown. If
+	// Runtime is nil or Stale, and Terminal is false, a container that is missing in Runtime
+	// keeps its status in Previous. In all other cases, a missing container does not exist.
 	Runtime *podcache.Status
 	// RuntimeName is the scheme of container IDs, such as "containerd": the runtime's name in
 	// the response of the CRI call Version. If it is empty, IDs have no scheme.
@@ -122,7 +121,7 @@ func startTime(old *corev1.PodStatus, in *Input) *metav1.Time {
 	}
 }
 
-// setPhase sets the phase, reason and message. A terminal phase does not change. A terminal
+// setPhase sets the phase, reason and message. A terminal phase stays terminal. A terminal
 // phase in the API server has precedence, because the API server rejects any other phase.
 // Reason and message belong to the phase, and are kept while the phase does not change.
 func setPhase(s, old *corev1.PodStatus, in *Input) {

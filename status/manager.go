@@ -63,7 +63,7 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 }
 
 // SetPodStatus sets the status of the pod. It returns the stored status and whether it has
-// changed. The stored status follows these rules, whatever status contains:
+// changed. The stored status follows these rules, whatever the argument status contains:
 //
 //   - if the phase in the previous status or in pod.Status is terminal, that phase is kept, and
 //     the pod is not Ready. If status has another phase, the reason and message that belong to
@@ -75,10 +75,10 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 //   - the status is normalized (see [Normalize]).
 //
 // If [CheckTransition] returns an error, the status is rejected. SetPodStatus then returns the
-// previous status; if no status was set in this process, it returns status with the pod's
-// generation. A status that is [Equal] to the last status that was set in this process is a
-// change only if the pod was deleted since then. Neither pod nor status is modified; pod is
-// retained.
+// previous status; if no status was set in this process, it returns the argument status with
+// the pod's generation. A status that is [Equal] to the last status that was set in this
+// process is a change only if the pod was deleted since then. Neither pod nor status is
+// modified; pod is retained.
 func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -128,8 +128,8 @@ func (m *Manager) RemovePodStatus(uid types.UID) (removed bool) {
 	return m.remove(uid)
 }
 
-// RemoveOrphanedStatuses removes the statuses of all pods for which keep returns false. It
-// returns the number of removed statuses. keep may call reading methods.
+// RemoveOrphanedStatuses removes the statuses of all pods for which the function keep
+// returns false. It returns the number of removed statuses. keep may call reading methods.
 func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -194,8 +194,8 @@ func (m *Manager) previous(e *entry, pod *corev1.Pod) *corev1.PodStatus {
 	return cmp.Or(m.reported(e, pod.UID), &pod.Status)
 }
 
-// store replaces the status in e with next. e is nil if the pod has no entry. The Manager
-// owns next from then on. The caller holds step.
+// store replaces the status in e with next. e is nil if the pod has no entry. The caller
+// must not use next afterwards. The caller holds step.
 func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
 	old := m.previous(e, pod)
 	if err := CheckTransition(pod, old, next); err != nil {

@@ -20,7 +20,8 @@ import (
 //     terminal phase, because other components would reuse the pod's resources. The rest of
 //     reported is published, and held is true;
 //   - a terminal phase in the API server is never changed;
-//   - a pod with a terminal phase is not Ready, and neither are its containers.
+//   - a pod with a terminal phase is not Ready, and its condition ContainersReady is
+//     False.
 //
 // If Merge changes a condition, the transition time becomes now. Neither pod nor reported
 // is modified; the result shares memory with both.
@@ -46,7 +47,8 @@ func Merge(pod *corev1.Pod, reported *corev1.PodStatus, mayRun bool, now time.Ti
 }
 
 // mergeConditions returns the node's conditions from reported and the conditions of other
-// writers from api. ends means that the terminal phase in reported is published now.
+// writers from api. The argument ends is true if the terminal phase in reported is
+// published now.
 func mergeConditions(api, reported *corev1.PodStatus, ends bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(api.Conditions)+len(reported.Conditions))
 	for _, c := range api.Conditions {

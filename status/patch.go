@@ -58,8 +58,9 @@ const (
 )
 
 // diff returns the fields that differ. A field that is missing in next becomes null, so that the
-// API server removes the field. The API server merges objects field by field, and replaces lists.
-// But it merges podIPs and hostIPs; it replaces these only if the list has the directive replace.
+// API server removes the field. The API server merges objects field by field. It replaces all
+// lists except podIPs and hostIPs. It merges these two lists, or replaces them if the patch has
+// the directive replace.
 func diff(old, next object) object {
 	changes := object{}
 	for name, was := range old {

@@ -12,8 +12,8 @@ type PhaseFacts struct {
 	// Terminal means that no container of the pod runs or will run again. The phase of a
 	// static pod does not depend on it (kubernetes#116484).
 	Terminal bool
-	// Initialized means that a regular container was created in the current sandbox. Then a
-	// sidecar that starts again does not make the pod Pending.
+	// Initialized means that a regular container was created in the current sandbox. In
+	// that case, a sidecar that starts again does not make the pod Pending.
 	Initialized bool
 	// Restarting contains the names of containers that a requested restart of the pod starts
 	// again. Their terminations are not final, whatever their restart policies are.

@@ -83,7 +83,8 @@ func isContainer(st *corev1.ContainerStatus, id string) bool {
 	return st.ContainerID == id || podspec.RuntimeID(st.ContainerID) == id
 }
 
-// setCondition replaces the condition with the type of c, or adds c.
+// setCondition sets condition c: c replaces an existing condition of the same type, or is
+// added.
 func setCondition(s *corev1.PodStatus, c corev1.PodCondition) {
 	if was := Condition(s.Conditions, c.Type); was != nil {
 		*was = c

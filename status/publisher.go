@@ -284,8 +284,8 @@ func (p *Publisher) Trigger(uid types.UID) {
 	p.queue.requestAgain(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
 }
 
-// work publishes the due pods for which want returns true, on up to Workers goroutines,
-// until over returns true or ctx is done.
+// work publishes the due pods for which the function want returns true, on up to Workers
+// goroutines, until the function over returns true or ctx is done.
 func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func() bool) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -316,8 +316,8 @@ func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func
 	}
 }
 
-// sleep waits until woken is closed or ctx is done. If wait is not negative, it waits at most
-// for wait.
+// sleep waits until woken is closed or ctx is done. If the duration wait is not negative,
+// sleep returns after this duration at the latest.
 func (p *Publisher) sleep(ctx context.Context, woken <-chan struct{}, wait time.Duration) {
 	var due <-chan time.Time
 	if wait >= 0 {
@@ -364,13 +364,14 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	return nil
 }
 
-// isDeferred reports whether a sink has deferred the publication. That is no failure.
+// isDeferred reports whether a sink has deferred the publication. A deferral is not a
+// failure.
 func isDeferred(err error) bool {
 	return errors.Is(err, ErrTerminalPhaseDeferred) || errors.Is(err, ErrCorrectionDeferred)
 }
 
-// backoff returns how long to wait after a failure with err. before is the number of
-// consecutive failures before err.
+// backoff returns how long to wait after a failure with err. The argument before is the
+// number of consecutive failures that came before this failure.
 func (p *Publisher) backoff(before int, err error) time.Duration {
 	wait := backoff.After(before, p.cfg.MinBackoff, p.cfg.MaxBackoff)
 	spread := time.Duration(p.cfg.Random() * float64(wait/2))

@@ -158,7 +158,7 @@ func (q *queue) request(r *record, priority Priority, now time.Time) {
 	q.waiting[r.change.Pod.UID] = r
 }
 
-// before reports whether r is published before other.
+// before reports whether record r is published earlier than the record other.
 func (r *record) before(other *record) bool {
 	if x, y := r.priority == PriorityUrgent, other.priority == PriorityUrgent; x != y {
 		return x
@@ -169,7 +169,8 @@ func (r *record) before(other *record) bool {
 	return r.change.Pod.UID < other.change.Pod.UID
 }
 
-// deadline returns the key by which before sorts pods that are equally urgent.
+// deadline returns the time by which the method before sorts pods that are equally
+// urgent.
 func (r *record) deadline() time.Time {
 	if r.priority == PriorityNormal {
 		return r.since.Add(normalExtraWait)
@@ -177,9 +178,9 @@ func (r *record) deadline() time.Time {
 	return r.since
 }
 
-// next starts and returns the first due publication among the pods for which want returns true.
-// If no publication is due, it returns nil and the time until the next publication is due. The
-// time is negative if no publication is scheduled.
+// next starts and returns the first due publication among the pods for which the function want
+// returns true. If no publication is due, it returns nil and the time until the next
+// publication is due. The time is negative if no publication is scheduled.
 func (q *queue) next(now time.Time, want func(*record) bool) (j *job, wait time.Duration) {
 	q.mu.Lock()
 	var first *record

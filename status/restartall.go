@@ -13,8 +13,8 @@ const (
 	// all containers of the pod, and that the old containers are being removed (KEP-5532).
 	ReasonRestartAllContainersStarted = "RestartAllContainersStarted"
 
-	// ReasonPodRestarting is the waiting reason of a container that has terminated and that a
-	// requested restart of the pod starts again.
+	// ReasonPodRestarting is the waiting reason of a terminated container that will start again
+	// because a restart of the pod was requested.
 	ReasonPodRestarting = "PodRestarting"
 
 	podRestarting       = "a restart of the pod was requested"

@@ -111,8 +111,8 @@ func (s *Saved) Status(uid types.UID) (corev1.PodStatus, bool) {
 }
 
 // RemoveOrphans deletes the statuses of forgotten pods, and the loaded statuses of pods
-// for which keep returns false: pods that were removed while no agent was running. It
-// returns all errors, joined. The next call retries failed deletions.
+// for which the function keep returns false: pods that were removed while no agent was
+// running. It returns all errors, joined. The next call retries failed deletions.
 func (s *Saved) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) error {
 	s.mu.Lock()
 	var found []types.UID

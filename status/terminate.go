@@ -28,7 +28,7 @@ func terminateLost(st *corev1.ContainerStatus) {
 }
 
 // hasInitialized reports whether the pod has completed initialization: a regular container
-// has run, or the last init container has completed.
+// has run, or the last init container has completed or, if it is a sidecar, has started.
 func hasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 	if len(pod.Spec.InitContainers) == 0 {
 		return true

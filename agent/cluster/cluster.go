@@ -45,7 +45,7 @@ type Cluster struct {
 	ran   atomic.Bool
 }
 
-// New returns a Cluster. It starts nothing and sends no request. The error reports every problem
+// New returns a Cluster. It starts nothing and sends no request. The error reports the problems
 // with cfg.
 func New(cfg Config) (*Cluster, error) {
 	if err := cfg.Validate(); err != nil {
@@ -109,8 +109,8 @@ func (c *Cluster) Join(cfg *agent.Config) error {
 
 // Run runs the agent as a node of the cluster until ctx is done or the agent has stopped. It
 // registers the node, reports its status, renews its lease, and maintains the mirror pods of static
-// pods. It then joins its goroutines and returns the error of [agent.Agent.Run]. Create a from a
-// config that [Cluster.Join] has completed.
+// pods. It then joins its goroutines and returns the error of [agent.Agent.Run]. Create the agent
+// from a config that [Cluster.Join] has completed.
 //
 // If the API server can't be reached, the agent runs the static pods and the pods that it has
 // received, and Run repeats its requests.

@@ -40,11 +40,11 @@ type Config struct {
 	// Required.
 	NodeName string
 
-	// NoRegistration means that another client creates the node. Labels, Taints and ProviderID are
-	// then not used.
+	// NoRegistration means that another client creates the node. In this case, Labels, Taints and
+	// ProviderID are not used.
 	NoRegistration bool
-	// Labels are set on the node when it is created, in addition to the labels of the agent. A
-	// label of the same name replaces the agent's. If the node exists already, the agent changes
+	// Labels are set on the node when it is created, in addition to the labels of the agent. They
+	// replace labels of the agent with the same names. If the node exists already, the agent changes
 	// only the labels that the kubelet also updates: host name, operating system, architecture,
 	// zone, region and instance type. Optional.
 	Labels map[string]string

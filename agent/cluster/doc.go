@@ -74,10 +74,10 @@
 //
 // # Differences from the kubelet
 //
-//   - The watch of a ConfigMap or a Secret lasts as long as a pod uses the object. The kubelet
-//     stops watching an object that was not read for some minutes.
-//   - A change of a ConfigMap or a Secret reaches the volumes of pods at once; in the kubelet it
-//     takes up to a minute.
+//   - Here, the watch of a mutable ConfigMap or Secret lasts as long as a pod uses the object. The
+//     kubelet stops watching an object that was not read for some minutes.
+//   - Here, a change of a ConfigMap or a Secret reaches the volumes of pods at once; in the
+//     kubelet, this takes up to a minute.
 //   - When a pod needs a ConfigMap or a Secret for the first time, the agent waits up to three
 //     seconds for the object. If the object does not arrive, the error has the cause. The kubelet
 //     waits for one second and reports a timeout.
@@ -86,25 +86,26 @@
 //     the volume fails with an event, and the kubelet sets up the volume again half a second later.
 //   - The agent reports a changed condition of the node at once. The kubelet reports it at the next
 //     check, up to ten seconds later, except when the node starts or shuts down.
-//   - The first report waits up to five seconds until the node is ready; a restarted kubelet may
-//     report for a moment that the node is not ready. If a new node is ready by then, the agent
-//     records no event NodeReady.
-//   - The events about the node have the node's name as the UID of their object, so that kubectl
-//     describe shows them. The events of kubelet 1.36 have no UID, and kubectl describe does not
-//     show them.
-//   - A patch of the node's status has the UID of the node as a precondition. The kubelet's patch
-//     has no precondition.
+//   - The agent waits up to five seconds until the node is ready before it sends the first report;
+//     a restarted kubelet may report for a moment that the node is not ready. If a new node becomes
+//     ready within this time, the agent records no event NodeReady.
+//   - The agent's events about the node have the node's name as the UID of their object, so that
+//     kubectl describe shows them. The events of kubelet 1.36 have no UID, and kubectl describe
+//     does not show them.
+//   - The agent's patch of the node's status has the UID of the node as a precondition. The
+//     kubelet's patch has no precondition.
 //   - When a kubelet registers a node that already exists, and the machine has no checkpoint of
 //     device plugins, the kubelet sets the node's extended resources to 0. This package leaves the
 //     resources unchanged. If devices are gone, your function NodeStatus must report them with a
 //     capacity of 0.
 //   - The kubelet does not store the pods of the API server on disk. If the kubelet starts while
-//     the API server can't be reached, the pods run on without probes and restarts.
-//   - The annotation volumes.kubernetes.io/controller-managed-attach-detach is not set, because no
-//     volume is attached by a controller.
-//   - Mirror pods are compared with static pods after each change; the kubelet compares them when it
-//     syncs the static pod. So if a client deletes the mirror pod of a static pod that has ended, this
-//     package creates it again, and the kubelet does not.
+//     the API server can't be reached, the pods run on without probes and restarts. The agent
+//     stores the pods in [Config].State, and manages the stored pods after such a start.
+//   - The kubelet sets the annotation volumes.kubernetes.io/controller-managed-attach-detach on the
+//     node. The agent does not set it, because no controller attaches volumes.
+//   - The agent compares mirror pods with static pods after each change; the kubelet compares them
+//     when it syncs the static pod. So if a client deletes the mirror pod of a static pod that has
+//     ended, this package creates it again, and the kubelet does not.
 //
 // # Testing your code with it
 //

@@ -13,20 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// mergeStatus returns the status to report. api is the status in the API server, and own is the
-// status that the agent has computed:
+// mergeStatus returns the status to report. The argument api is the status in the API server. The
+// argument own is the agent's status, which the agent has computed:
 //
-//   - conditions of types that own does not have are copied from api. The transition time of
-//     every other condition changes only with its status;
-//   - extended resources that own does not have are copied from api, because another client
-//     offers them. As in the kubelet, their whole capacity is allocatable;
+//   - conditions of types that the agent's status does not have are copied from api. The transition
+//     time of every other condition changes only with its status;
+//   - extended resources that the agent's status does not have are copied from api, because another
+//     client offers them. As in the kubelet, their whole capacity is allocatable;
 //   - volumes attached and the configuration are copied from api;
-//   - the addresses, and each value that describes the machine, are copied from api if own does not
-//     have them. The images are copied from api if the agent has not listed its images yet;
-//   - all other fields are copied from own.
+//   - the addresses, and each value that describes the machine, are copied from api if the agent's
+//     status does not have them. The images are copied from api if the agent has not listed its
+//     images yet;
+//   - all other fields are copied from the agent's status.
 //
-// The heartbeat time of each condition of own is set to now. mergeStatus does not modify api or
-// own.
+// The heartbeat time of each condition of the agent is set to now. mergeStatus does not modify its
+// arguments.
 func mergeStatus(api, own *corev1.NodeStatus, now metav1.Time) corev1.NodeStatus {
 	merged := *own.DeepCopy()
 	merged.Conditions = mergeConditions(api.Conditions, merged.Conditions, now)
@@ -80,8 +81,8 @@ func mergeConditions(api, own []corev1.NodeCondition, now metav1.Time) []corev1.
 	return merged
 }
 
-// mergeResources returns capacity and allocatable of own with the extended resources of other
-// clients.
+// mergeResources returns the capacity and the allocatable resources of the agent's status, with the
+// extended resources of other clients.
 func mergeResources(api, own *corev1.NodeStatus) (capacity, allocatable corev1.ResourceList) {
 	capacity, allocatable = own.Capacity, own.Allocatable
 	for name, quantity := range api.Capacity {
@@ -114,12 +115,14 @@ func reconciledLabels() []string {
 	}
 }
 
-// reconcileLabels copies the labels that a restarted agent updates from initial to existing.
+// reconcileLabels copies labels of the node initial to the node existing: the labels that a
+// restarted agent updates.
 func reconcileLabels(existing, initial *corev1.Node) {
 	setLabels(existing, initial, reconciledLabels())
 }
 
-// requireLabels copies the labels that every node needs from own to existing.
+// requireLabels copies labels of the agent's node to the node existing: the labels that every node
+// needs.
 func requireLabels(existing, own *corev1.Node) {
 	setLabels(existing, own, []string{corev1.LabelOSStable, corev1.LabelArchStable})
 }

@@ -61,8 +61,8 @@ func (p *pods) run(ctx context.Context, set func(context.Context, []*corev1.Pod)
 		setting.Lock()
 		defer setting.Unlock()
 		set(ctx, own)
-		// The agent may skip versions. The newest status may then equal the status that the agent
-		// received last.
+		// The agent may skip versions. If the newest status equals the status that the agent
+		// received last, the agent sees no change and does not publish its own status again.
 		p.overwritten(overwritten...)
 		p.mirrorsChanged()
 		checkpoint.save(ctx, own) // last, so that no pod waits for the file

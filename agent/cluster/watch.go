@@ -29,9 +29,10 @@ type watched[T object] struct {
 	lw       cache.ListerWatcher
 	example  T
 	selector string
-	// trim removes fields that are not needed from a new object. Optional.
+	// trim removes the unneeded fields of a new object. Optional.
 	trim func(T)
-	// listed is called with all objects of each complete list, before changed. Optional.
+	// listed is called with all objects of each complete list, before the function changed is
+	// called. Optional.
 	listed func(objects []T)
 	// changed is called after each change with the new and changed objects. It runs in the
 	// goroutine of run, in the order of the changes. Optional.
@@ -51,8 +52,8 @@ type kind[L runtime.Object] struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// newWatched returns a watched without objects. It sends no request until run is called.
-// selector selects fields of the objects; an empty selector selects all objects.
+// newWatched returns a watched without objects. It sends no request until run is called. The
+// argument selector is a field selector. An empty selector selects all objects.
 func newWatched[T object, L runtime.Object](example T, cfg Config, k kind[L], selector string) *watched[T] {
 	w := &watched[T]{
 		cfg: cfg, example: example, selector: selector,
@@ -137,8 +138,8 @@ func (w *watched[T]) isSynced() bool {
 	}
 }
 
-// seed sets the objects that get and all return until the first complete list. After that list it
-// does nothing.
+// seed sets the objects that the methods get and all return until the first complete list. After
+// that list, seed does nothing.
 func (w *watched[T]) seed(objects []T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -53,15 +53,16 @@
 //
 // The kubelet's client is k8s.io/cri-client, which links 34 packages more than this client.
 //
-//   - The timeout of calls is fixed. The kubelet has the option runtimeRequestTimeout.
+//   - The timeout of calls of this client is fixed. The kubelet has the option
+//     runtimeRequestTimeout.
 //   - The kubelet's client waits for a connection, up to the timeout, when it is created. This
 //     client connects in its first call.
-//   - The timeout of ExecSync is rounded up to whole seconds. The kubelet's client rounds down,
-//     so a timeout below one second becomes 0, which means no timeout.
-//   - StopContainer accepts a grace period above 68 years. In the kubelet's client, such a call
-//     fails immediately.
-//   - There are no methods for calls that this module does not need, such as
-//     ListPodSandboxMetrics.
+//   - This client rounds the timeout of ExecSync up to whole seconds. The kubelet's client
+//     rounds down, so a timeout below one second becomes 0, which means no timeout.
+//   - In this client, StopContainer accepts a grace period above 68 years. In the kubelet's
+//     client, such a call fails immediately.
+//   - This client has no methods for calls that this module does not need, such as
+//     ListPodSandboxMetrics. The kubelet's client has them.
 //
 // # Testing your code with it
 //

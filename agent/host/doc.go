@@ -60,10 +60,10 @@
 //     minute on an idle node.
 //   - The kubelet uses the address of the node name or of the default route. Here, the node has
 //     the first global unicast address of each family, in the order of the interfaces.
-//   - A machine without a network has the address 127.0.0.1. The kubelet does not start on such
-//     a machine.
-//   - Windows hosts are not supported. On operating systems other than Linux, the Host that
-//     Local returns has only Facts.
+//   - Here, a machine without a network has the address 127.0.0.1. The kubelet does not start on
+//     such a machine.
+//   - This package does not support Windows hosts; the kubelet does. On operating systems other
+//     than Linux, the Host that Local returns has only Facts.
 //
 // # Testing your code with it
 //

@@ -63,7 +63,7 @@ func newStatistics(p *stats.Provider, c LocalConfig) *statistics {
 	}
 }
 
-// run refreshes until ctx is done. It then lets the last call of leave close the provider.
+// run refreshes until ctx is done. The last call of the method leave then closes the provider.
 func (s *statistics) run(ctx context.Context) error {
 	if err := s.enter(); err != nil {
 		return err

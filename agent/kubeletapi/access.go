@@ -12,8 +12,8 @@ import (
 // Access decides which clients are allowed, and how connections are encrypted.
 //
 // If TokenFile, ClientCAFile or TokenReviewer is set, the server authenticates and authorizes each
-// request, except for /livez and the page. Otherwise every request is allowed, and the server only
-// listens on loopback addresses.
+// request, except for /livez and the page. Otherwise the server only listens on loopback addresses,
+// and allows every request whose Host header is a name of this machine.
 type Access struct {
 	// CertFile and KeyFile are the PEM files of the serving certificate and its key. If both
 	// are empty, connections are not encrypted. Set both or neither. The server reads the files
@@ -30,9 +30,10 @@ type Access struct {
 	CurvePreferences []tls.CurveID
 
 	// ClientCAFile is the PEM file of the CA certificates that sign client certificates. The common
-	// name of a client certificate is the name of its user, and its organizations are the groups of
-	// the user. The server reads the file again when it changes. ClientCAFile requires a serving
-	// certificate. Default: the server does not ask for client certificates.
+	// name of a client certificate is the name of its user, and the organizations of the
+	// certificate are the groups of the user. The server reads the file again when it changes.
+	// ClientCAFile requires a serving certificate. Default: the server does not ask for client
+	// certificates.
 	ClientCAFile string
 	// TokenFile is the file with a bearer token. The user of this token is the administrator: its
 	// name is [AdminUser], and its group is system:masters. An API server permits every request of

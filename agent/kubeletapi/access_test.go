@@ -120,7 +120,7 @@ func TestGuard_TokenIsRequiredExceptForLivezAndThePage(t *testing.T) {
 		code, _, _ := get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer another")
 		return code == http.StatusUnauthorized
 	})
-	require.Contains(t, log.String(), "its token is refused until the file can be read")
+	require.Contains(t, log.String(), "the token that it had before is refused until the file can be read")
 }
 
 // await polls cond until cond returns true.

@@ -72,7 +72,8 @@ func notFound(format string, args ...any) error {
 	return &statusError{code: http.StatusNotFound, message: fmt.Sprintf(format, args...)}
 }
 
-// prefers reports whether the Accept header lists a before b. Weights (q=) are ignored.
+// prefers reports whether the Accept header lists the media type a before the media type b.
+// Weights (q=) are ignored.
 func prefers(r *http.Request, a, b string) bool {
 	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		kind, _, err := mime.ParseMediaType(accepted)

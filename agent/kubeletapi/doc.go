@@ -132,29 +132,33 @@
 //
 // # Differences from the kubelet
 //
-//   - A stream ends with its container or sandbox, and after 4 h without a byte. The kubelet leaves
-//     both to the runtime.
-//   - If the runtime ends exec over v5.channel.k8s.io without a status, the client gets a failure.
-//     From the kubelet, the client gets a success.
-//   - A request for a stream to a container that does not run gets 404; the kubelet responds with
-//     500.
+//   - Ours ends a stream after its container or sandbox has ended, and after 4 h without a byte.
+//     The kubelet leaves both to the runtime.
+//   - If the runtime ends exec over v5.channel.k8s.io without a status, the client of ours gets a
+//     failure. The client of the kubelet gets a success.
+//   - To a request for a stream to a container that does not run, ours responds with 404; the
+//     kubelet responds with 500.
 //   - Without a token file, client CA and TokenReviewer, ours allows all requests on loopback; the
 //     kubelet refuses them.
-//   - Without an Authorizer, the anonymous user may only read the paths of the read-only port. In
-//     the kubelet's mode AlwaysAllow, the anonymous user may make all requests.
+//   - In ours, the anonymous user may only read the paths of the read-only port if there is no
+//     Authorizer. With the kubelet's mode AlwaysAllow, the anonymous user may make all requests.
 //   - The kubelet has no token file. The user of our token is in the group system:masters.
-//   - Ours ignores UIDs in client certificates, and tokens in the header Sec-WebSocket-Protocol. It
-//     accepts several spaces before a token.
-//   - /livez and the page need no user.
-//   - The kubelet accepts headers up to 1 MiB, and does not log refused requests by default.
-//   - /healthz and /readyz have a check for each part of the agent. The kubelet has no /readyz and
-//     no /livez.
-//   - /runningpods returns what the agent has observed in the runtime, and does not call the
-//     runtime.
-//   - /logs follows no link that leads out of the folder, and no absolute link. The response to a
-//     query of /logs is never compressed.
-//   - /statusz and /flagz respond with text or JSON, but not with YAML or CBOR.
-//   - The kubelet has no endpoints below /agent/.
+//   - The kubelet reads UIDs in client certificates, and tokens in the header
+//     Sec-WebSocket-Protocol; ours ignores both. Ours accepts several spaces before a token; the
+//     kubelet does not.
+//   - In ours, /livez and the page need no user. In the kubelet, every path needs a user.
+//   - The kubelet accepts headers up to 1 MiB, and does not log refused requests by default. Ours
+//     accepts headers up to 16 KiB, and logs refused requests.
+//   - Our /healthz and /readyz have a check for each part of the agent. The kubelet has no /readyz
+//     and no /livez.
+//   - Our /runningpods returns what the agent has observed in the runtime. The kubelet's
+//     /runningpods calls the runtime, at most every 3 s.
+//   - Our /logs follows no link that leads out of the folder, and no absolute link; the kubelet
+//     follows every link. Ours never compresses the response to a query of /logs; the kubelet
+//     compresses it on request.
+//   - Our /statusz and /flagz respond with text or JSON; the kubelet also supports YAML and, with a
+//     feature gate, CBOR.
+//   - Only ours has endpoints below /agent/.
 //
 // # Testing your code with it
 //

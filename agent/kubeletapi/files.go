@@ -83,7 +83,7 @@ func (w *watched[T]) check(now time.Time) {
 		w.log.Error("could not reload the certificates, the previous certificates stay in use", "files", w.paths, "err", problem)
 	case before == "":
 		w.value.Store(nil)
-		w.log.Error("could not read the token file, every token is refused until the file can be read", "files", w.paths, "err", problem)
+		w.log.Error("could not read the token file, the token that it had before is refused until the file can be read", "files", w.paths, "err", problem)
 	}
 }
 

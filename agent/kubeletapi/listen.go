@@ -37,7 +37,7 @@ func (s *Server) mayListen(addr net.Addr) error {
 }
 
 // connections tracks the open connections. Every new connection is accepted. If a new connection
-// exceeds the limit, connections closes the connection whose state has not changed for the longest
+// exceeds the limit, closeOne closes the connection whose state has not changed for the longest
 // time. The state changes when the connection is opened, when the server starts to handle a
 // request, and when the response is complete. Streams are not closed.
 type connections struct {
@@ -179,8 +179,8 @@ func (s *Server) profiles() []endpoint {
 	}
 }
 
-// withTimeLimit returns a handler that sets the time limit of the response to answerTimeout
-// and then calls next. If next is nil, it returns nil.
+// withTimeLimit returns a handler that sets the time limit of the response to answerTimeout and
+// then calls the handler next. If that handler is nil, withTimeLimit returns nil.
 func withTimeLimit(next http.Handler) http.Handler {
 	if next == nil {
 		return nil

@@ -36,7 +36,7 @@ func TestFileToken_RefusesAllWhileItsFileIsUnusable(t *testing.T) {
 				token.file.checkedAt = time.Time{}
 				return token.allows(sent)
 			}
-			const begins, ends = "its token is refused until the file can be read", "usable again"
+			const begins, ends = "the token that it had before is refused until the file can be read", "could read the certificate or token files again"
 			require.True(t, allows("s3cret"))
 			for round := 1; round <= 2; round++ {
 				// The file is later restored with the same modification time.

@@ -71,9 +71,9 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 }
 
 // RunHealth serves only /livez, /readyz, /healthz and the paths below /healthz. It uses no
-// encryption and no authentication, like the kubelet's healthzPort. Otherwise RunHealth is like
-// [Server.Run]. The response to a failed check contains the error of the check, so prefer a
-// listener on a loopback address.
+// encryption and no authentication, and accepts a listener on any address, like the kubelet's
+// healthzPort. In all other respects, RunHealth is like [Server.Run]. The response to a failed
+// check contains the error of the check, so prefer a listener on a loopback address.
 func (s *Server) RunHealth(ctx context.Context, listener net.Listener) error {
 	return s.serve(ctx, listener, s.guard(s.handler(onHealthPort), admitPlain(listener.Addr())), nil)
 }
@@ -81,8 +81,9 @@ func (s *Server) RunHealth(ctx context.Context, listener net.Listener) error {
 // RunReadOnly serves the paths of the kubelet's readOnlyPort without encryption and authentication:
 // the paths of [Server.RunHealth], /pods, and all paths below /stats and /metrics. As in the
 // kubelet, the paths of streams, logs, running pods and profiles respond with 405, and all other
-// paths with 404. Otherwise RunReadOnly is like [Server.Run]. Each client that can reach the
-// listener can read the specs of all pods, and their environment variables.
+// paths with 404. The listener may have any address. In all other respects, RunReadOnly is like
+// [Server.Run]. Each client that can reach the listener can read the specs of all pods, and their
+// environment variables.
 func (s *Server) RunReadOnly(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/", s.handler(onReadOnlyPort))
@@ -196,7 +197,7 @@ func onReadOnlyPort(path string) bool {
 	}
 }
 
-// handler returns the handler of the endpoints for whose paths served returns true.
+// handler returns the handler of the endpoints for whose paths the function served returns true.
 func (s *Server) handler(served func(path string) bool) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range s.endpoints() {

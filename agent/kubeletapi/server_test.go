@@ -18,7 +18,10 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// After an error, this function waits for a second before it returns.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
+}
 
 // ask sends a request to a server's handler, without connection limits.
 func ask(t *testing.T, cfg kubeletapi.Config, path string, headers ...string) (code int, body string) {

@@ -79,9 +79,9 @@ func (s *Server) serveStream(w *hijacker, r *http.Request, target *url.URL, want
 	}
 }
 
-// awaitEnd calls runs after each change of the agent's pods. When runs returns false, awaitEnd
-// waits for endGrace and calls end. If ctx is done before that, awaitEnd returns and does not call
-// end.
+// awaitEnd calls the function runs after each change of the agent's pods. When this function
+// returns false, awaitEnd waits for endGrace and calls the function end. If ctx is done before
+// that, awaitEnd returns without this call.
 func (s *Server) awaitEnd(ctx context.Context, runs func() bool, end func()) {
 	for range s.cfg.Agent.Changes(ctx) {
 		if runs() {
@@ -154,8 +154,8 @@ func (h *hijacker) release() {
 	}
 }
 
-// idleConn is a connection on which all reads and writes fail when no byte was sent or received
-// for the time idle.
+// idleConn is a connection on which all reads and writes fail when no byte was sent or received for
+// the duration in the field idle.
 type idleConn struct {
 	net.Conn
 	idle time.Duration
@@ -185,6 +185,6 @@ func (c *idleConn) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// extend sets the deadline of both directions. It ignores the error, because the next read or
-// write returns it too.
+// extend sets the deadline of both directions. It ignores the error, because the next read or write
+// also returns an error.
 func (c *idleConn) extend() { _ = c.SetDeadline(clock.RealClock{}.Now().Add(c.idle)) }

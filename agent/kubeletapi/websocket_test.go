@@ -66,8 +66,12 @@ func (f *spdyRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	streams := map[string]httpstream.Stream{}
 	for range f.streams {
-		s := <-opened
-		streams[s.Headers().Get(corev1.StreamType)] = s
+		select {
+		case s := <-opened:
+			streams[s.Headers().Get(corev1.StreamType)] = s
+		case <-conn.CloseChan():
+			return
+		}
 	}
 	f.command(conn, streams)
 	_ = conn.Close()

@@ -13,8 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// assign reads node into the variable that into points to. If the value has a wrong type or is
-// out of range, assign adds a problem and leaves the variable unchanged.
+// assign stores the value of the node in the variable to which the argument into points. If the
+// value has a wrong type or is out of range, assign adds a problem and leaves the variable
+// unchanged.
 func (p *reader) assign(name string, node *yaml.Node, into any) {
 	node = resolved(node)
 	switch into := into.(type) {
@@ -148,7 +149,7 @@ func mapping[T any](p *reader, name string, node *yaml.Node, into *map[string]T)
 }
 
 // members has the fields of a nested object, by name. Each value is a pointer that [reader.assign]
-// supports, or members of its own.
+// supports, or another value of the type members.
 type members map[string]any
 
 // members reads the fields of a nested object.

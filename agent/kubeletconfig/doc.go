@@ -12,8 +12,8 @@
 //   - ignored: the field does not affect safety. The [File] has a note with the reason, which
 //     the program should show when the agent starts;
 //   - refused: Load and Parse return an error if the file sets the field, because the agent does
-//     not have a protection or a function on which the user relies. These are default sysctls, and
-//     a second endpoint for images.
+//     not have a protection or a function on which the user relies. The refused fields are
+//     defaultPodSysctls and imageServiceEndpoint.
 //
 // All other fields are mistakes. Load and Parse read the whole file, and return all mistakes in
 // one error, each with its line.
@@ -28,7 +28,7 @@
 //	collector, err := imagegc.New(imagegc.Config{Policy: policies.ImageGC, …})
 //
 // An agent that joins a cluster uses [LoadKubelet] instead of Load: every field then has the
-// kubelet's own default, and the fields of [ClusterSettings] are implemented too.
+// kubelet's own default, and the fields of [ClusterSettings] are also implemented.
 //
 // [Policies] has no settings for the server, the pod sources, the folders and the runtime's
 // endpoint. The program reads these from Settings.
@@ -67,7 +67,7 @@
 //     reports no lines.
 //   - The kubelet reads a file of any length; ours refuses a file above 1 MiB.
 //   - Ours refuses some files that the kubelet accepts, and accepts some files that the kubelet
-//     refuses. If ours or the kubelet refuses a file, it uses no field of the file.
+//     refuses. Neither ours nor the kubelet uses a field of a file that it refuses.
 //   - The kubelet accepts 1e2 as a whole number and yes as true; ours refuses them.
 //   - The kubelet refuses null for some durations; ours treats null as not set for
 //     every field.
@@ -84,16 +84,17 @@
 //   - With mergeDefaultEvictionSettings, the kubelet adds the default thresholds to the
 //     field evictionHard. Ours leaves the field as it is in the file, and adds the
 //     defaults in Settings.Thresholds and Settings.Policies.
-//   - evictionMaxPodGracePeriod may be negative: each pod then has its own grace period,
-//     as with the kubelet's flag.
-//   - imageMaximumGCAge may be shorter than imageMinimumGCAge; an image is still never
-//     deleted before imageMinimumGCAge.
-//   - The only supported values of enforceNodeAllocatable are pods and none.
+//   - In ours, evictionMaxPodGracePeriod may be negative: each pod then has its own grace period,
+//     as the help text of the kubelet's flag describes.
+//   - Ours accepts an imageMaximumGCAge that is not longer than imageMinimumGCAge, and still never
+//     deletes an image before imageMinimumGCAge; the kubelet refuses the file.
+//   - Ours only supports the values pods and none of enforceNodeAllocatable; the kubelet has more
+//     values, such as system-reserved.
 //   - With cgroupsPerQOS false, which is our default, ours accepts any value of
 //     enforceNodeAllocatable, and sets no cgroup limit for all pods together. The kubelet only
 //     accepts cgroupsPerQOS false if enforceNodeAllocatable is set to none.
-//   - Settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a
-//     cgroupRoot. Otherwise ours refuses them. Ours also refuses podPidsLimit 0.
+//   - In ours, settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a
+//     cgroupRoot. The kubelet accepts other combinations, and podPidsLimit 0; ours refuses both.
 //   - The kubelet can run without its server; ours refuses enableServer false, because the
 //     agent's commands send requests to the server.
 //

@@ -104,8 +104,8 @@ func newCadvisorNames(pods []agent.Pod) (n cadvisorNames, all []stats.Container)
 	return n, all
 }
 
-// pauseImage is the label image of sandboxes. CRI does not report the image of a sandbox, but
-// queries select containers and sandboxes by image!="".
+// pauseImage is the value of the label image for sandboxes. CRI does not report the image of a
+// sandbox, but queries select containers and sandboxes by image!="".
 const pauseImage = "pause"
 
 // labels returns the labels of a cgroup's series, sorted by name. It returns false for a cgroup
@@ -153,7 +153,7 @@ func pair(name, value string) *dto.LabelPair {
 	return &dto.LabelPair{Name: &name, Value: &value}
 }
 
-// with returns labels with further pairs, sorted by name.
+// with returns the labels plus further pairs, sorted by name.
 func with(labels []*dto.LabelPair, more ...*dto.LabelPair) []*dto.LabelPair {
 	all := append(slices.Clone(labels), more...)
 	slices.SortFunc(all, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })

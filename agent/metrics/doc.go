@@ -77,55 +77,56 @@
 //
 // # Differences from the kubelet
 //
-//   - kubelet_running_containers has a series for every state, including states with 0
-//     containers. The kubelet does not update the series of a state when the last container
-//     leaves the state (kubernetes#98644).
-//   - kubelet_pleg_last_seen_seconds changes with each successful relist, not with each health
-//     check (kubernetes#86251). kubelet_pleg_discard_events is always 0, because no event is
-//     discarded.
-//   - kubelet_pod_status_sync_duration_seconds is the time from a change to its publication,
+//   - Our kubelet_running_containers has a series for every state, including states with 0
+//     containers. The kubelet does not update the series of a state when the last container leaves
+//     the state (kubernetes#98644).
+//   - Our kubelet_pleg_last_seen_seconds changes with each successful relist; in the kubelet it
+//     changes with each health check (kubernetes#86251). Our kubelet_pleg_discard_events is always
+//     0, because ours discards no event.
+//   - Our kubelet_pod_status_sync_duration_seconds is the time from a change to its publication,
 //     for each publication (kubernetes#107896).
-//   - kubelet_pod_start_duration_seconds does not count pods that ran before the agent started.
-//   - kubelet_admission_rejections_total counts each refusal. If a static pod is refused
-//     several times, each refusal counts. Reasons that the kubelet does not have, such as the
-//     reasons of [agent.Config].Admission, are counted as Other.
-//   - kubelet_runtime_operations_errors_total does not count a command that ran and returned
-//     an exit code other than 0, such as a failed exec probe.
-//   - After the first run of a probe, prober_probe_total has a series for each result, so that a
-//     rate includes the first failure. A probe that could not run counts as "unknown"; in the
-//     kubelet it counts as failed. The duration series of a probe is kept when an older pod of the
-//     same name is removed.
-//   - container_oom_events_total, a metric of cAdvisor, has one series for each container and
+//   - Our kubelet_pod_start_duration_seconds does not count pods that ran before the agent started.
+//   - Our kubelet_admission_rejections_total counts each refusal, also if a static pod is refused
+//     several times. Reasons that the kubelet does not have, such as the reasons of
+//     [agent.Config].Admission, are counted as Other.
+//   - Our kubelet_runtime_operations_errors_total does not count a command that ran and returned an
+//     exit code other than 0, such as a failed exec probe.
+//   - After the first run of a probe, our prober_probe_total has a series for each result, so that
+//     a rate includes the first failure. In ours, a probe that could not run counts as "unknown";
+//     in the kubelet it counts as failed. In ours, the duration series of a probe is kept when an
+//     older pod of the same name is removed.
+//   - Our container_oom_events_total, a metric of cAdvisor, has one series for each container and
 //     not one for each instance. The series has no labels id, image and name, and continues to
 //     count after a restart of the container. The value is 0 for a container without OOM kills.
-//   - kubelet_http_requests_total and its companions count port-forwards with long_running true;
-//     the kubelet compares the path with another spelling, and counts them with false.
-//   - The series of /metrics/cadvisor have the values at the time of the request and no
-//     timestamps, so that Prometheus drops the series of a removed container at once. The
-//     kubelet serves values that are up to 15 s old.
-//   - On /metrics/cadvisor, a figure that the kernel does not report is missing; in the kubelet
-//     it is 0. The kubelet therefore has container_spec_cpu_period and container_spec_cpu_shares
-//     of the root cgroup, and container_tasks_state and container_cpu_load_average_10s, which
-//     are always 0.
-//   - On /metrics/cadvisor, the label image of a sandbox is "pause", because CRI does not report
-//     the image of a sandbox. container_fs_usage_bytes also exists for containers. With
+//   - Our kubelet_http_requests_total and its companions count port-forwards with long_running
+//     true; the kubelet compares the path with another spelling, and counts port-forwards with
+//     false.
+//   - Our metrics on /metrics/cadvisor have the values at the time of the request and no
+//     timestamps, so that Prometheus drops the series of a removed container at once. The kubelet
+//     serves values that are up to 15 s old.
+//   - On our /metrics/cadvisor, a figure that the kernel does not report is missing; in the kubelet
+//     it is 0. The kubelet therefore has container_spec_cpu_period and container_spec_cpu_shares of
+//     the root cgroup, and container_tasks_state and container_cpu_load_average_10s, which are
+//     always 0.
+//   - On our /metrics/cadvisor, the label image of a sandbox is "pause", because CRI does not
+//     report the image of a sandbox. Our container_fs_usage_bytes also exists for containers. With
 //     containerd, the kubelet only has this metric for the root cgroup.
-//   - On cgroup version 2, container_memory_failcnt and container_memory_kernel_usage have the
+//   - On cgroup version 2, our container_memory_failcnt and container_memory_kernel_usage have the
 //     figures of the kernel. In the kubelet they are 0.
-//   - container_oom_events_total is on /metrics and not on /metrics/cadvisor. If it were on both
-//     pages, queries would count each kill twice.
-//   - These metrics of cAdvisor are missing. container_file_descriptors, container_sockets and
-//     container_ulimits_soft would require reading every open file of every process.
+//   - Our container_oom_events_total is on /metrics and not on /metrics/cadvisor. If it were on
+//     both pages, queries would count each kill twice.
+//   - Ours does not have these metrics of cAdvisor. container_file_descriptors, container_sockets
+//     and container_ulimits_soft would require reading every open file of every process.
 //     container_fs_sector_*, container_fs_io_*, container_fs_*_merged_total and
 //     container_fs_*_seconds_total are not counted for cgroups by current kernels.
-//     container_blkio_device_usage_total has the same figures as container_fs_reads_bytes_total
-//     and container_fs_writes_bytes_total. container_health_state needs Docker.
-//     cadvisor_version_info describes a program that does not run here. machine_dimm_*,
-//     machine_nvm_*, machine_cpu_books and machine_cpu_drawers describe rare hardware.
-//   - Cgroups that a container creates have no series of their own. Otherwise a container could
-//     create any number of series. The same applies to cgroups of other programs.
-//   - Metrics of features that do not exist here (device plugins, certificates, API server)
-//     are missing.
+//     container_blkio_device_usage_total has the same figures as container_fs_reads_bytes_total and
+//     container_fs_writes_bytes_total. container_health_state needs Docker. cadvisor_version_info
+//     describes a program that does not run here. machine_dimm_*, machine_nvm_*, machine_cpu_books
+//     and machine_cpu_drawers describe rare hardware.
+//   - In ours, cgroups that a container creates have no series of their own. Otherwise a container
+//     could create any number of series. Cgroups of other programs have no series, either.
+//   - Ours does not have the metrics of features that it lacks (device plugins, certificates, API
+//     server).
 //
 // # Testing your code with it
 //

@@ -24,10 +24,10 @@ func newHTTP(f *maker) httpMetrics {
 	}
 }
 
-// Request counts a request to the HTTP server as in flight until the caller calls done. It is the
-// callback Request of kubeletapi.Observer. The argument path must be from a small set, as in that
-// callback, because each path has its own series. A request with an unknown method is counted as
-// "other".
+// Request counts a request to the HTTP server as in flight until the caller calls the function
+// done. It is the callback Request of kubeletapi.Observer. The argument path must be from a small
+// set, as in that callback, because each path has its own series. A request with an unknown
+// method is counted as "other".
 func (m *Metrics) Request(r *http.Request, path, serverType string) (done func()) {
 	method := r.Method
 	if !slices.Contains([]string{
@@ -79,8 +79,9 @@ func (m *Metrics) Checked(endpoint, check string, err error) {
 	m.health.results.WithLabelValues(check, endpoint, "success").Inc()
 }
 
-// SLIs returns the handler of the kubelet's page /metrics/slis. It calls page, which serves the
-// metrics of [Config].HealthRegisterer. A DELETE request resets these metrics, as in the kubelet.
+// SLIs returns the handler of the kubelet's page /metrics/slis. It calls the handler page, which
+// serves the metrics of [Config].HealthRegisterer. A DELETE request resets these metrics, as in
+// the kubelet.
 func (m *Metrics) SLIs(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodDelete {

@@ -19,9 +19,9 @@ type victim struct {
 // kill, as in [oomwatch.ReporterConfig]. It returns false if the pod is unknown.
 type finder = func(uid types.UID, containerID string) (*corev1.Pod, string, bool)
 
-// OOMWatch returns an observer for an [oomwatch.Watcher] that then calls next. The observer
-// counts what never reaches a handler: the kills that the Watcher drops, and the lost
-// records of the kernel's log.
+// OOMWatch returns an observer for an [oomwatch.Watcher] that counts events and then calls the
+// observer next. The events are those that never reach a handler: the kills that the Watcher
+// drops, and the lost records of the kernel's log.
 func (m *Metrics) OOMWatch(next oomwatch.Observer, pod finder) oomwatch.Observer {
 	o := next
 	o.DroppedKill = chain1(func(k oomwatch.Kill) { m.Killed(k, pod) }, next.DroppedKill)
@@ -29,8 +29,8 @@ func (m *Metrics) OOMWatch(next oomwatch.Observer, pod finder) oomwatch.Observer
 	return o
 }
 
-// Killed counts a kill. Call it for each kill that a handler receives. If pod does not find
-// the kill's pod, the kill is counted for the node.
+// Killed counts a kill. Call it for each kill that a handler receives. If the finder does not
+// find the kill's pod, the kill is counted for the node.
 func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 	var v victim
 	if k.PodUID != "" || k.ContainerID != "" {
@@ -43,8 +43,8 @@ func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 	m.killed[v]++
 }
 
-// kills returns the number of kills by victim. The number is 0 for a container of pods that had no
-// kill. It deletes the counts of victims whose pod is not in pods.
+// kills returns the number of kills by victim. It deletes the counts of victims whose pod is not
+// in the argument pods. For a container of these pods that had no kill, the number is 0.
 func (m *Metrics) kills(pods []*podcache.Status) map[victim]uint64 {
 	now := map[victim]uint64{{}: 0}
 	present := make(map[types.UID]bool, len(pods))

@@ -78,7 +78,8 @@ func newPods(f *maker) podMetrics {
 	return p
 }
 
-// Workers returns an observer for [podworker.Workers] that then calls next.
+// Workers returns an observer for [podworker.Workers] that counts events and then calls the
+// observer next.
 func (m *Metrics) Workers(next podworker.Observer) podworker.Observer {
 	o := next
 	o.SyncEnded = chain1(m.syncEnded, next.SyncEnded)
@@ -183,7 +184,8 @@ func static(pod *corev1.Pod) string {
 	return ""
 }
 
-// Runner returns an observer for a [podrunner.Runner] that then calls next.
+// Runner returns an observer for a [podrunner.Runner] that counts events and then calls the
+// observer next.
 func (m *Metrics) Runner(next podrunner.Observer) podrunner.Observer {
 	c, o := &m.pods, next
 	o.Resized = chain3(func(_ *corev1.Pod, took time.Duration, err error) { m.resized(took, err) }, next.Resized)
@@ -218,7 +220,8 @@ func containerType(k podrunner.ContainerKind) string {
 	}
 }
 
-// Images returns an observer for an [images.Manager] that then calls next.
+// Images returns an observer for an [images.Manager] that counts events and then calls the observer
+// next.
 func (m *Metrics) Images(next images.Observer) images.Observer {
 	o := next
 	o.Pulled = chain1(func(p images.PullInfo) {
@@ -264,7 +267,8 @@ func sizeClass(bytes uint64) string {
 	return "GT100GB"
 }
 
-// Statuses returns an observer for a [status.Manager] that then calls next.
+// Statuses returns an observer for a [status.Manager] that counts events and then calls the
+// observer next.
 func (m *Metrics) Statuses(next status.Observer) status.Observer {
 	o := next
 	o.StatusChanged = chain1(func(c status.Change) {
@@ -299,7 +303,8 @@ func startedIn(c status.Change, now time.Time) (time.Duration, bool) {
 	return max(0, now.Sub(seen)), true
 }
 
-// Publisher returns an observer for a [status.Publisher] that then calls next.
+// Publisher returns an observer for a [status.Publisher] that counts events and then calls the
+// observer next.
 func (m *Metrics) Publisher(next status.PublisherObserver) status.PublisherObserver {
 	o := next
 	o.Published = chain1(func(p status.Publication) {
@@ -311,7 +316,8 @@ func (m *Metrics) Publisher(next status.PublisherObserver) status.PublisherObser
 	return o
 }
 
-// Hooks returns an observer for a [lifecycle.HookRunner] that then calls next.
+// Hooks returns an observer for a [lifecycle.HookRunner] that counts events and then calls the
+// observer next.
 func (m *Metrics) Hooks(next lifecycle.HookObserver) lifecycle.HookObserver {
 	o := next
 	o.HTTPFallback = chain1(func(lifecycle.HookInfo) { m.pods.httpFallbacks.Inc() }, next.HTTPFallback)

@@ -34,7 +34,8 @@ type probeSeries struct {
 	took                        prometheus.Observer
 }
 
-// Prober returns an observer for a [prober.Manager] that then calls next.
+// Prober returns an observer for a [prober.Manager] that counts events and then calls the
+// observer next.
 func (m *Metrics) Prober(next prober.Observer) prober.Observer {
 	o := next
 	o.RunFinished = chain1(m.probed, next.RunFinished)

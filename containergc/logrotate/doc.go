@@ -30,8 +30,8 @@
 //     undoes or repeats the interrupted rotation. After that, no line is duplicated. Lines
 //     are deleted only with whole files: a rotation deletes the oldest files if the log
 //     would have more than MaxFiles files.
-//  2. If the runtime fails to reopen the log, the log gets its old name back. This
-//     never replaces a file that the runtime has created meanwhile.
+//  2. If the runtime fails to reopen the log and has not created a new file, the log
+//     gets its old name back. A file that the runtime has created is never replaced.
 //  3. There are never more than MaxFiles files of one log, not counting temporary
 //     files.
 //  4. A full disk prevents compression but not rotation: a rotation first deletes the
@@ -59,9 +59,9 @@
 //     20 s, and so on up to 5 min.
 //   - In the kubelet a failed compression prevents the rotation, so that the log grows
 //     as long as the disk is full; ours rotates the log anyway.
-//   - The names of rotated files sort in the order of rotation, even after two rotations within a
-//     second or after the clock was set back; in the kubelet one file replaces the other, or the
-//     newest file is removed as the oldest.
+//   - Here the names of rotated files sort in the order of rotation, even after two rotations
+//     within a second or after the clock was set back; in the kubelet one file replaces the
+//     other, or the newest file is removed as the oldest.
 //   - If the runtime reports a failure to reopen a log but has created a new file, the
 //     kubelet replaces the new file with the old file, and lines are lost; ours keeps both
 //     files.
@@ -77,10 +77,13 @@
 //   - If a crash leaves the name of a rotated file as a second hard link to the log, ours
 //     removes this link; the kubelet compresses the file, and the lines of the log are
 //     duplicated.
-//   - Compressed files are synced to disk before the originals are deleted.
-//   - If the runtime's calls about a container hang, they delay a pass by CallTimeout.
-//     Because of the back-off, they delay fewer and fewer passes.
-//   - A maximum size of 0, with which the kubelet rotates in every pass, is refused.
+//   - Ours syncs compressed files to disk before it deletes the originals; the kubelet
+//     does not sync them.
+//   - Here calls to the runtime about a container that hang delay a pass by
+//     CallTimeout. Because of the back-off, they delay fewer and fewer passes; the
+//     kubelet has no back-off.
+//   - [ParseMaxSize] refuses a maximum size of 0, with which the kubelet rotates in
+//     every pass.
 //
 // # Testing your code with it
 //

@@ -19,8 +19,8 @@ type files interface {
 	// lstat does not follow links.
 	lstat(name string) (fs.FileInfo, error)
 	list(dir string) ([]string, error)
-	// rename and link work within a folder. link gives a file a second name, and fails if
-	// the name exists.
+	// rename and link work within a folder. link creates a hard link, and fails if the new
+	// name exists.
 	rename(from, to string) error
 	link(from, to string) error
 	remove(name string) error
@@ -38,12 +38,13 @@ type newFile interface {
 	Sync() error
 }
 
-// rootFiles implements files below a folder. Containers may be able to write to the
-// folders of their logs, so rootFiles follows no links and uses no file outside the
-// folder.
+// rootFiles implements the interface files for one root folder. Containers may be able to
+// write to the folders of their logs, so rootFiles follows no links and uses no file outside
+// the root folder.
 type rootFiles struct{ root *os.Root }
 
-// in opens the folder of a file, and calls do with the folder and the file's name in it.
+// The method in opens the folder of a file. It calls the function do with this folder and
+// the file's name in it.
 func (r rootFiles) in(name string, do func(folder *os.Root, name string) error) error {
 	folder, err := safeopen.Folder(r.root, path.Dir(name))
 	if err != nil {

@@ -33,7 +33,7 @@ type Rotator struct {
 	// openFiles returns the file operations below a root; tests replace it.
 	openFiles func(*os.Root) files
 
-	// step, of capacity 1, is full while a pass runs, and guards known.
+	// step, of capacity 1, is full while a pass runs, and guards the field known.
 	step  chan struct{}
 	known map[string]*container
 }

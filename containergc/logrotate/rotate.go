@@ -80,7 +80,7 @@ func (r rotation) cleanUp() (siblings, error) {
 	}
 	a := classify(path.Base(r.log), names)
 	if len(a.rotated) > 0 && r.sameFile(a.rotated[0]) {
-		// A crash interrupted undoRename before it removed the second name.
+		// A crash interrupted undoRename before it removed the second hard link.
 		a.leftovers = append(a.leftovers, a.rotated[0])
 		a.rotated = a.rotated[1:]
 	}
@@ -92,7 +92,7 @@ func (r rotation) cleanUp() (siblings, error) {
 	return a, nil
 }
 
-// sameFile reports whether a name in the log's folder is the log itself.
+// sameFile reports whether a name in the log's folder is a hard link to the log.
 func (r rotation) sameFile(name string) bool {
 	log, err1 := r.lstat(r.log)
 	other, err2 := r.lstat(r.siblingPath(name))
@@ -179,13 +179,13 @@ func (r rotation) undoRename(to string) (back bool, err error) {
 	err = r.link(to, r.log)
 	switch {
 	case err == nil:
-		// If this fails, the next rotation finds one file with two names and removes the
-		// second name.
+		// If this fails, the next rotation finds the second hard link to the log and
+		// removes it.
 		return true, r.remove(to)
 	case errors.Is(err, fs.ErrExist):
 		return false, nil
 	}
-	// The filesystem has no hard links, or no space for another name.
+	// The filesystem has no hard links, or no space for another hard link.
 	if _, missing := r.lstat(r.log); !errors.Is(missing, fs.ErrNotExist) {
 		return false, err
 	}

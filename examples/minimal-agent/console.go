@@ -77,8 +77,8 @@ func (c *console) printf(format string, args ...any) {
 	fmt.Fprintln(c.out, printable.Line(fmt.Sprintf(format, args...)))
 }
 
-// summary returns the parts of a status that the console prints. changed prints a status only if
-// its summary has changed.
+// summary returns the parts of a status that the console prints. The method changed prints a status
+// only if its summary has changed.
 func summary(s *corev1.PodStatus) string { return string(s.Phase) + details(s) }
 
 // details returns readiness, restarts, address, and the states of containers that do not run.

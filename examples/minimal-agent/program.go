@@ -133,7 +133,7 @@ func (p *program) syncObjects(ctx context.Context) error {
 const stopMargin = time.Minute
 
 // shutdown stops the pods if the settings require it. The agent must be running. If the pods take
-// too long, shutdown calls stop, which ends the agent.
+// too long, shutdown calls the function stop, which ends the agent.
 func (p *program) shutdown(ctx context.Context, stop func()) error {
 	var how podworker.ShutdownConfig // zero: each pod gets its own grace period
 	flag := "--stop-pods"
@@ -160,8 +160,8 @@ func (p *program) shutdown(ctx context.Context, stop func()) error {
 	}
 }
 
-// gracePeriod returns how long the pods may take to end: the total time of how if it is set,
-// otherwise the longest grace period of a pod.
+// gracePeriod returns how long the pods may take to end: the total time in the config if it is
+// set, otherwise the longest grace period of a pod.
 func (p *program) gracePeriod(how podworker.ShutdownConfig) time.Duration {
 	if how.Total() > 0 {
 		return how.Total()

@@ -103,7 +103,7 @@ func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	}
 	p.pods.UpdatePod(pod)
 	p.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
-	p.forget(pod.UID) // the workers do not sync a pod again that completed by itself
+	p.forget(pod.UID) // the workers do not sync a pod that has completed by itself
 	return nil
 }
 
@@ -162,8 +162,8 @@ func (p *Provider) shown(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// NotifyPods registers notify. The provider calls notify with a pod each time the pod's status
-// has changed.
+// NotifyPods registers the function notify. The provider calls this function with a pod each time
+// the pod's status has changed.
 func (p *Provider) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
 	p.statuses.Subscribe(status.Observer{StatusChanged: func(c status.Change) {
 		pod := c.Pod.DeepCopy()

@@ -34,11 +34,11 @@
 //
 // # What it guarantees
 //
-//  1. A check neither changes nor counts other objects on the runtime: all pods and
+//  1. A check changes and counts only its own objects on the runtime: all pods and
 //     containers of a check have its label, and its logs are below its folder. The
 //     exception is Options.PullImage, which a check removes.
-//  2. A check removes everything that it created, even if the check fails, unless the
-//     removal in the runtime fails.
+//  2. A check removes everything that it created, even if the check fails. An object
+//     remains only if the runtime fails to remove it.
 //  3. The suite checks only behaviour on which a manager relies. It checks an error code,
 //     such as NotFound, if a manager depends on that code. It never checks error texts, the
 //     order of lists or image ids. Pods and containers have the kubelet's labels, which
@@ -48,8 +48,8 @@
 //
 // # Runtimes
 //
-// containerd 2.4 and 1.7 pass every check. The checks also accept the following differences
-// of other runtimes, which affect no manager:
+// containerd 2.4 and 1.7 pass every check. The checks accept the following differences
+// between runtimes, which affect no manager:
 //
 //   - containerd 1.7 shares one channel of events among all streams, and a stream whose
 //     client has disconnected consumes one event before it ends. The suite must be the only

@@ -29,9 +29,9 @@ type watch struct {
 	err  error
 }
 
-// watch subscribes to events, and returns when the stream delivers events. A subscription
-// has no response, so watch creates pods until an event arrives. It skips the check if the
-// runtime has no event stream, which pleg does not require.
+// watch subscribes to events, and returns when the stream delivers events. A subscription has
+// no response, so watch creates pods until an event arrives. It skips the check if the
+// runtime has no event stream, because pleg does not require a stream.
 func (p *probe) watch() *watch {
 	p.Helper()
 	ctx, cancel := context.WithCancel(p.Context())
@@ -81,7 +81,7 @@ func (w *watch) String() string {
 	return fmt.Sprintf("%d events, %v", len(w.seen), w.err)
 }
 
-// of returns the events of one container or sandbox that have arrived so far.
+// of(id) returns the events about one container or sandbox that have arrived so far.
 func (w *watch) of(id string) []*runtimeapi.ContainerEventResponse {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -37,7 +37,7 @@ func (p *probe) removeImage(name string) {
 	p.ok(err, "imagegc: cannot remove an image, or fails if it is removed already")
 }
 
-// checkImageLife is the only check that uses PullImage.
+// checkImageLife is the only check that uses the image Options.PullImage.
 func checkImageLife(p *probe) {
 	p.removeImage(p.PullImage) // an earlier run may have left it
 	p.must(p.imageStatus(p.PullImage) == nil, "podrunner: treats a removed image as present", "it exists")

@@ -138,7 +138,7 @@ func checkListOnce(p *probe) {
 	var failed error
 	for range configs {
 		if err := <-made; err != nil {
-			failed = fmt.Errorf("of %d at the same time: %w", pods, err)
+			failed = fmt.Errorf("one of %d calls at the same time failed: %w", pods, err)
 		}
 	}
 	p.ok(failed, "podworker: cannot create pods concurrently")

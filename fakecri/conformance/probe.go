@@ -85,8 +85,9 @@ func (p *probe) clean() {
 	}
 }
 
-// must fails the check unless ok. breaks is the manager that breaks and how it breaks; saw
-// and args are the format and arguments of the observation.
+// must ends the check with a failure if ok is false. The argument breaks describes which
+// manager would break, and how. The arguments saw and args are the format and the
+// arguments of the observation.
 func (p *probe) must(ok bool, breaks, saw string, args ...any) {
 	p.Helper()
 	if !ok {
@@ -99,8 +100,8 @@ func (p *probe) ok(err error, breaks string) {
 	p.must(err == nil, breaks, "%v", err)
 }
 
-// optional is like ok, for a call that the managers do not require: it skips the check if
-// the runtime returns Unimplemented.
+// optional is like the method ok, for a call that the managers do not require. It skips
+// the check if the runtime returns Unimplemented.
 func (p *probe) optional(err error, breaks string) {
 	p.Helper()
 	p.unlessUnimplemented(err)
@@ -119,7 +120,8 @@ func (p *probe) code(want codes.Code, err error, breaks string) {
 	p.must(grpcstatus.Code(err) == want, breaks, "error %v, not %v", err, want)
 }
 
-// gone fails the check unless err is nil or NotFound. All managers treat both as removed.
+// gone accepts no error and the code NotFound, because all managers treat both as
+// removed. Any other error fails the check.
 func (p *probe) gone(err error, breaks string) {
 	p.Helper()
 	p.must(err == nil || grpcstatus.Code(err) == codes.NotFound, breaks, "%v", err)
@@ -138,8 +140,8 @@ func (p *probe) callFor(d time.Duration) context.Context {
 // pollPeriod is the time between two polls of the runtime.
 const pollPeriod = 10 * time.Millisecond
 
-// until calls poll until poll returns true, for at most ChangeTimeout. poll also returns
-// the observation.
+// until calls the function poll repeatedly until the function returns true. After
+// ChangeTimeout, it fails the check. The function also returns the observation.
 func (p *probe) until(breaks string, poll func() (ok bool, saw string)) {
 	p.Helper()
 	tick := p.clock.NewTicker(pollPeriod)
@@ -153,7 +155,7 @@ func (p *probe) until(breaks string, poll func() (ok bool, saw string)) {
 	}
 }
 
-// pass waits for d.
+// pass waits for the duration d.
 func (p *probe) pass(d time.Duration) {
 	timer := p.clock.NewTimer(d)
 	defer timer.Stop()

@@ -5,6 +5,7 @@ package conformance
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -19,6 +20,7 @@ func TestSocket(t *testing.T) {
 	image := os.Getenv("KPCRI_IMAGE")
 	o := Shell(image, os.Getenv("KPCRI_PULL_IMAGE"), os.Getenv("KPCRI_MISSING_IMAGE"))
 	o.CgroupParent = os.Getenv("KPCRI_CGROUP_PARENT")
+	o.ChangeTimeout = 20 * time.Second // all checks run at once
 	Test(t, func(tb testing.TB) grpc.ClientConnInterface {
 		tb.Helper()
 		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -92,7 +92,7 @@ func checkStopCancelled(p *probe) {
 	st := p.status(id)
 	p.must(st.GetState() == running, "podworker: a container is killed before its grace period is over", "%v", st)
 	took := p.stopped(id, p.Grace)
-	p.must(took < p.Grace+p.ChangeTimeout, "podworker: a cancelled stop delays the next one", "%v", took)
+	p.must(took < p.Grace+p.ChangeTimeout, "podworker: a cancelled stop delays the next stop", "%v", took)
 }
 
 func checkStopAgain(p *probe) {

@@ -3,8 +3,9 @@ package backoff
 
 import "time"
 
-// Next returns the wait after another failure: twice the previous wait, but at least first
-// and at most last. For the first failure, previous must be zero.
+// Next returns the wait after another failure: twice the previous wait, but at least the
+// duration first and at most the duration last. For the first failure, the parameter
+// previous must be zero.
 func Next(previous, first, last time.Duration) time.Duration {
 	if previous > last/2 { // twice previous might overflow
 		return last

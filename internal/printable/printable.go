@@ -21,8 +21,8 @@ func Line(text string) string {
 }
 
 // Lines applies [Line] to each line of text and removes trailing spaces. Only "\n" ends a
-// line. Lines puts indent in front of each line after the first line, so that a reader
-// can distinguish these lines from the next item.
+// line. Lines puts the text indent in front of each line after the first line, so that a
+// reader can distinguish these lines from the next item.
 func Lines(text, indent string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

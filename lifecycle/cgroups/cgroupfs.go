@@ -153,10 +153,10 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quota
 	return c.undo(err, made)
 }
 
-// If err is not nil, undo removes the new directories in made. If these
-// directories remained, the next attempt would find the cgroups, and would not
-// set their limits or shares. undo does not remove a new directory in which
-// another process has created a directory.
+// If err is not nil, undo removes the new directories. The argument made lists
+// them. If these directories remained, the next attempt would find the cgroups,
+// and would not set their limits or shares. undo does not remove a new
+// directory in which another process has created a directory.
 func (c *Cgroupfs) undo(err error, made []string) error {
 	if err == nil {
 		return nil
@@ -235,7 +235,7 @@ func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 }
 
 // ensureQoS creates the cgroups above the pods' cgroups. If the limits of an
-// existing cgroup kubepods can't be set, unlimited is the cause.
+// existing cgroup kubepods can't be set, the result unlimited is the cause.
 func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) (unlimited, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -261,8 +261,8 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) (unlimited, err err
 // because an earlier agent may have had other limits or may have been
 // interrupted. After that, ensureKubepods does not change the limits, so an
 // administrator may change them. If the limits of an existing cgroup can't be
-// set, unlimited is the cause, and the next call tries again. On cgroup v1 this
-// happens if the pods use more memory than the new limit.
+// set, the result unlimited is the cause, and the next call tries again. On
+// cgroup v1 this happens if the pods use more memory than the new limit.
 func (c *Cgroupfs) ensureKubepods(tree tree) (unlimited, err error) {
 	name := c.below(Name{kubepods})
 	made, err := tree.make(name)
@@ -428,8 +428,8 @@ func (c *Cgroupfs) tree() (tree, error) {
 }
 
 // mkdirs creates a directory and its parents below root, from the top. It calls
-// ready for each directory before it creates the next directory. It returns the
-// last directory if this directory is new.
+// the function ready for each directory before it creates the next directory.
+// It returns the last directory if this directory is new.
 func mkdirs(root string, name Name, ready func(dir string) error) (made []string, err error) {
 	dir := root
 	for _, part := range name {

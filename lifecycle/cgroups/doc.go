@@ -51,16 +51,17 @@
 //
 // # Differences from the kubelet
 //
-//   - Only the cgroupfs driver is implemented: the systemd driver needs
-//     systemd's bus.
-//   - On cgroup v2, the CPU weight is computed from shares as runtimes do since
-//     runc 1.3: 1024 shares become a weight of 100. So the weights of pods and
-//     containers are comparable.
+//   - This package implements only the cgroupfs driver, because the systemd
+//     driver needs systemd's bus.
+//   - On cgroup v2, this package computes the CPU weight from shares as
+//     runtimes do since runc 1.3: 1024 shares become a weight of 100, in the
+//     kubelet a weight of 39. So here the weights of pods and containers are
+//     comparable.
 //   - Not implemented: memory.min of pods and QoS classes (KEP-2570), and the
 //     reservations for system processes.
-//   - The files are written by this package, not by opencontainers/cgroups,
-//     which depends on 12 packages of 8 modules and can't use another directory
-//     in tests.
+//   - The kubelet writes the files with opencontainers/cgroups. This package
+//     writes the files itself, because opencontainers/cgroups depends on 12
+//     packages of 8 modules and can't use another directory in tests.
 //
 // # Testing your code with it
 //

@@ -34,11 +34,11 @@
 //     credential by the placeholder. Errors about Secrets do not quote the
 //     contents of the Secrets.
 //  4. Credentials are tried in a fixed order. The credentials of Secrets are
-//     first: the longest location (registry host and path) first, and
-//     credentials for the same location in the order of the pod's Secrets. The
-//     credentials of providers follow, in the order of the providers. If there
-//     are credentials for an image, the Manager never pulls the image
-//     anonymously.
+//     first, in reverse alphabetical order of their locations (registry host
+//     and path). So a longer path comes before its prefix. Credentials for the
+//     same location are in the order of the pod's Secrets. The credentials of
+//     providers follow, in the order of the providers. If there are credentials
+//     for an image, the Manager never pulls the image anonymously.
 //  5. If an image was pulled only with credentials that a pod does not have,
 //     Ensure pulls the image again with the pod's own credentials. If the pull
 //     policy is Never, Ensure fails instead. [Policy.Verify] can exclude images
@@ -59,32 +59,38 @@
 //
 // # Differences from the kubelet
 //
-//   - A pull above the rate limit waits; the kubelet fails it, and the pod
+//   - Here a pull above the rate limit waits; the kubelet fails it, and the pod
 //     backs off.
-//   - If a pod's Secrets change after a failed pull, the new Secrets are tried
-//     at once, not after the back-off. Changed credentials of providers are
-//     tried only after the back-off.
+//   - If a pod's Secrets change after a failed pull, the Manager tries the new
+//     Secrets at once; the kubelet tries them after the back-off. Like the
+//     kubelet, the Manager tries changed credentials of providers only after
+//     the back-off.
 //   - The kubelet logs the error of a credential provider; here the message of
-//     a failed pull contains this error. Providers are called only if the pod's
-//     Secrets and the record of the image's pull give no access.
-//   - Concurrent pulls of the same image with the same credentials are one
-//     pull.
-//   - A pull without progress is cancelled. The CRI does not report progress,
-//     see [Config.Progress].
-//   - If a pull secret of the pod is malformed, an image that needs a pull or a
-//     check fails. The error names the secret but does not quote its contents.
-//     If the image is present and needs no credentials, the container starts
-//     without its pull secrets.
+//     a failed pull contains this error. For a present image, the Manager calls
+//     the providers only if the pod's Secrets and the record of the image's
+//     pull give no access.
+//   - The Manager combines concurrent pulls of the same image with the same
+//     credentials into one pull. The kubelet calls the runtime for each of
+//     them.
+//   - The Manager cancels a pull without progress. The CRI does not report
+//     progress, see [Config.Progress].
+//   - If a pull secret of the pod is malformed, Ensure fails for an image that
+//     needs a pull or a check. The error names the secret but does not quote
+//     its contents. If the image is present and needs no credentials, the
+//     container starts without its pull secrets.
 //   - The kubelet reads a pod's pull secrets in every sync, and records an
 //     event about missing secrets each time; this package reads them when an
 //     image needs a pull or a check.
-//   - The Manager uses the identity and registry tokens in pull secrets.
-//   - The size of a pulled image comes from the call of ImageStatus after the
-//     pull. If that call fails, the reason is ImageInspectError.
-//   - A [CredentialProvider] is code, not a program. Its credentials are
-//     recorded in the same way as the credentials of the kubelet's plugins: for
-//     all pods of the node, or for the pod's service account if the provider
-//     requested a token of this account.
+//   - The Manager uses the identity and registry tokens in pull secrets; the
+//     kubelet ignores them.
+//   - If the call of ImageStatus after a pull fails, Ensure fails with the
+//     reason ImageInspectError. The kubelet ignores this failure and reports
+//     the size 0.
+//   - The kubelet's credential plugins are programs; here a
+//     [CredentialProvider] is Go code. Its credentials are recorded in the same
+//     way as the credentials of the kubelet's plugins: for all pods of the
+//     node, or for the pod's service account if the provider requested a token
+//     of this account.
 //
 // # Testing your code with it
 //

@@ -55,9 +55,9 @@ type Result struct {
 	Release func()
 }
 
-// Manager pulls missing images for pods that may use them. Create it with
-// [New]; all methods are safe for concurrent use. A Manager starts goroutines
-// only during [Manager.Ensure].
+// Manager pulls images for pods, and decides which pods may use a present
+// image. Create it with [New]; all methods are safe for concurrent use. A
+// Manager starts goroutines only during [Manager.Ensure].
 type Manager struct {
 	cfg     Config
 	slots   chan struct{} // nil: no limit
@@ -70,7 +70,7 @@ type Manager struct {
 }
 
 // backoffKey identifies a pull that backs off. It contains the credentials, so
-// that the back-off does not delay a pull with changed credentials.
+// that the back-off does not delay a pull with changed Secrets.
 type backoffKey struct {
 	pod         types.UID
 	image       string
@@ -109,10 +109,12 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Ensure pulls an image if it is missing, and returns it if the pod may use it.
-// It blocks during the pull. If the same image is already being pulled with the
-// same credentials, the call waits for that pull. The pull is cancelled only if
-// the contexts of all waiting callers are done.
+// Ensure returns an image that the pod may use. It pulls the image if the image
+// is missing, if the pull policy is Always, or if the pod must prove its access
+// at the registry (see [Policy].Verify). If the pull policy is Never, it does
+// not pull. Ensure blocks during the pull. If the same image is already being
+// pulled with the same credentials, the call waits for that pull. The pull is
+// cancelled only if the contexts of all waiting callers are done.
 //
 // A failure is an [*Error] with the reason for the pod's status. Any other
 // error means that ctx is done, which is not a failure of the image, or that
@@ -233,7 +235,7 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 }
 
 // hasAccess finds the credentials of the request, and reports whether they give
-// access to a present image. present may be nil.
+// access to the image present. The argument present may be nil.
 func (m *Manager) hasAccess(ctx context.Context, w *wanted, present *runtimeapi.Image) (ok bool, err error) {
 	verdict := VerificationFailed
 	if present != nil {

@@ -53,13 +53,14 @@ func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 }
 
 // Lookup returns the credentials for a full repository name, such as
-// docker.io/library/busybox, in the order in which they should be tried:
-// longest path first, then in the order of the Secrets. A location matches a
-// repository if the host matches, the port is the same, and the location's path
-// is a prefix of the repository's path. Each label of the location's host may
-// contain * as a wildcard. Prefixes are compared by characters, not by path
-// components. The location index.docker.io applies to repositories on docker.io
-// that match no other location.
+// docker.io/library/busybox, in the order in which they should be tried: by
+// location, in reverse alphabetical order, so that a longer path comes before
+// its prefix. Credentials of the same location are in the order of the Secrets.
+// A location matches a repository if the host matches, the port is the same,
+// and the location's path is a prefix of the repository's path. Each label of
+// the location's host may contain * as a wildcard. Prefixes are compared by
+// characters, not by path components. The location index.docker.io applies to
+// repositories on docker.io that match no other location.
 func (k *Keyring) Lookup(repository string) (found []Credential) {
 	if k == nil {
 		return nil

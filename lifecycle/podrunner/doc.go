@@ -56,10 +56,10 @@
 //
 //  1. Plan depends only on its input and modifies nothing.
 //  2. A running container that matches its spec is stopped only in three cases:
-//     its liveness or startup probe fails, its sandbox can't be used any more,
-//     or its pod ends or restarts as a whole. An agent that starts while pods
-//     run adopts these pods, and their restart counts continue. It also adopts
-//     containers that a kubelet created.
+//     its liveness probe, startup probe or postStart hook fails, its sandbox
+//     can't be used any more, or its pod ends or restarts as a whole. An agent
+//     that starts while pods run adopts these pods, and their restart counts
+//     continue. It also adopts containers that a kubelet created.
 //  3. If the runtime has an instance of a container, the restart count of the
 //     next instance is one more than the count of the newest instance.
 //     Otherwise it is one more than the highest count in the names of the
@@ -67,12 +67,12 @@
 //     If a container was created but not started, the Runner starts the
 //     existing container and does not create another. An ephemeral container is
 //     started only once.
-//  4. If the definition of a container has changed, the Runner replaces the
-//     container, even if the policy is Never. It stops the old container only
-//     when the new image is present and the new configuration is complete. A
-//     container that is no longer in the spec is stopped and removed. A
-//     container that has ended is restarted only if its policy or rules require
-//     this, and only after its back-off.
+//  4. If the definition of a regular container or a sidecar has changed, the
+//     Runner replaces the container, even if the policy is Never. It stops the
+//     old container only when the new image is present and the new
+//     configuration is complete. A container that is no longer in the spec is
+//     stopped and removed. A container that has ended is restarted only if its
+//     policy or rules require this, and only after its back-off.
 //  5. An init container starts only after all init containers before it have
 //     succeeded or, if they are sidecars, have started. Regular containers
 //     start only when this is true of all init containers. A pod has ended when
@@ -151,26 +151,29 @@
 //
 // # Differences from the kubelet
 //
-//   - Every action has a reason, and the plan is a value that can be printed,
-//     tested and replayed.
-//   - A pod that only the runtime knows has no spec. Its containers get the
-//     grace period that is stored in their annotations, and its hooks run. In
-//     the kubelet, the containers get one second.
-//   - A postStart hook has a deadline, [Config.PostStartTimeout]. If the agent
-//     cancels the hook because the pod ends, the container does not count as
+//   - Here every action has a reason, and the plan is a value that can be
+//     printed, tested and replayed. The kubelet has reasons only for the
+//     containers that it kills.
+//   - A pod that only the runtime knows has no spec. Here its containers get
+//     the grace period that is stored in their annotations, and its hooks
+//     run. In the kubelet, the containers get one second.
+//   - Here a postStart hook has a deadline, [Config.PostStartTimeout]; the
+//     kubelet does not limit its duration. If the agent cancels the hook
+//     because the pod ends, this package does not count the container as
 //     failed.
-//   - If a sync is repeated, a preStop hook that has ended is not run a second
-//     time.
-//   - If an agent is killed while a pod terminates, the restarted agent does
-//     not give the pod its whole grace period again. It reads the deadline from
-//     a record, because a pod from a manifest has no deletion timestamp. If the
-//     record is missing or damaged, or its deadline is in the far future, the
-//     pod gets its whole grace period. A damaged record is logged as an error.
-//     The deadline in the record is a wall-clock time, from which a starting
-//     agent computes the remaining time. If the clock was set back meanwhile,
-//     the pod gets at most its grace period once more. If the clock was set
-//     forward, the pod gets the minimum of 2 s. The record is not synced to
-//     disk, because a crash of the machine ends the pod too.
+//   - If a sync is repeated, the kubelet runs the preStop hooks again. This
+//     package does not repeat a hook that has ended.
+//   - A kubelet that is killed while a pod terminates gives the pod its whole
+//     grace period again after its restart. Here a restarted agent continues
+//     with the deadline. It reads the deadline from a record, because a pod
+//     from a manifest has no deletion timestamp. If the record is missing or
+//     damaged, or its deadline is in the far future, the pod gets its whole
+//     grace period. A damaged record is logged as an error. The deadline in the
+//     record is a wall-clock time, from which a starting agent computes the
+//     remaining time. If the clock was set back meanwhile, the pod gets at most
+//     its grace period once more. If the clock was set forward, the pod gets
+//     the minimum of 2 s. The record is not synced to disk, because a crash of
+//     the machine ends the pod too.
 //   - A preStop hook does not run for a container that completes or crashes, as
 //     in the kubelet (kubernetes#55807).
 //   - If an agent is killed while it starts a container, the kubelet counts the
@@ -185,15 +188,16 @@
 //     of the pod's spec, the status of the containers shows the reason. In the
 //     kubelet, only an event shows it. In such a sync, this package pulls no
 //     image of the pod, and creates no sandbox and no container.
-//   - A failed mount of volumes is tried again after half a second, then after
-//     one second, and so on. The longest delay is ten seconds; in the kubelet
-//     it is two minutes.
+//   - Here a failed mount of volumes is tried again after half a second, then
+//     after one second, and so on. The longest delay is ten seconds; in the
+//     kubelet it is two minutes.
 //   - While the network of the runtime is not ready, this package creates no
 //     sandbox, except for pods in the host network. The status of the waiting
 //     containers shows the reason. This package still restarts containers of
 //     pods that have a sandbox; the kubelet does not.
-//   - In each sync that starts no container and creates no sandbox, the
-//     contents of the pod's volumes are updated.
+//   - The kubelet updates the contents of a pod's volumes in the background.
+//     This package updates them in the syncs of the pod, also in a sync that
+//     starts no container and creates no sandbox.
 //   - For the kubelet, the newest instance of a container has the latest
 //     creation time. For this package, the newest instance has the highest
 //     restart count, because clocks may be set back (kubernetes#134153).
@@ -207,11 +211,12 @@
 //     newest instance of each name in the spec. If a container has changed,
 //     this package prepares the new container before it stops the old
 //     container.
-//   - Images of one pod are pulled concurrently, while the pod's sandbox is
-//     created.
-//   - Only a few pods are started at the same time; the kubelet starts all pods
-//     at the same time. With 50 pods on two processors, the last pod runs no
-//     later than in the kubelet, and half of the pods run much earlier.
+//   - This package pulls the images of one pod concurrently, while it creates
+//     the pod's sandbox. The kubelet pulls each image when it starts the
+//     container.
+//   - This package starts only a few pods at the same time; the kubelet starts
+//     all pods at the same time. With 50 pods on two processors, the last pod
+//     runs no later than in the kubelet, and half of the pods run much earlier.
 //   - If an ephemeral container is no longer in the runtime, the kubelet starts
 //     it again. This package recognizes by the container's log that the
 //     container has run, and does not start it again.
@@ -219,10 +224,11 @@
 //     sandbox, the kubelet still asks the runtime to share the target's process
 //     namespace. Runtimes refuse this. Here the ephemeral container fails until
 //     the target runs.
-//   - A restart of all containers (KEP-5532) waits for a back-off like any
-//     other restart. During the back-off all containers of the pod are stopped.
-//   - A resize that would change the pod's QoS class is not carried out, and
-//     the plan reports it.
+//   - Here a restart of all containers (KEP-5532) waits for a back-off like any
+//     other restart; the kubelet does not wait. During the back-off all
+//     containers of the pod are stopped.
+//   - The kubelet would carry out a resize that changes the pod's QoS class.
+//     This package does not carry it out, and the plan reports it.
 //   - The kubelet's hash of a container's definition covers its name and image.
 //     The hash of this package covers everything except resources and the
 //     resize policy, because pods from files may change in other ways. Each
@@ -326,7 +332,8 @@
 //     not.
 //   - The kubelet can't stop a pod in which a container runs that is no longer
 //     in the spec; this package stops such a pod.
-//   - A cancelled pull is not a failure of the image and starts no back-off.
+//   - The kubelet treats a cancelled pull as a failure of the image. Here a
+//     cancelled pull is not a failure and starts no back-off.
 //   - This package sets the limits of the pod's cgroup once after the whole
 //     resize, and also before the resize if a limit grows. The kubelet sets
 //     these limits separately for each resource.

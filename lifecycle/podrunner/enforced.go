@@ -40,7 +40,7 @@ type podLimits struct {
 	CPUPeriod   int64 `json:"cpuPeriodMicros,omitempty"`
 }
 
-// podLimitsOf returns the desired limits of the pod's cgroup, with its
+// podLimitsOf returns the desired limits of the pod's cgroup, with the pod's
 // overhead.
 func podLimitsOf(pod *corev1.Pod, limits Limits) podLimits {
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
@@ -125,9 +125,9 @@ func (r *Runner) readEnforced(ctx context.Context, uid types.UID) (e enforcement
 	return e, nil
 }
 
-// setEnforced applies change to the pod's record, and stores the record if it
-// has changed. A BestEffort pod has no record, because a resize would change
-// its QoS class and is therefore not carried out.
+// setEnforced applies the function change to the pod's record, and stores the
+// record if it has changed. A BestEffort pod has no record, because a resize
+// would change its QoS class and is therefore not carried out.
 func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*enforcement)) {
 	e := r.loadEnforced(ctx, pod.UID)
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort && e.Containers == nil {
@@ -180,9 +180,9 @@ func (r *Runner) setResized(ctx context.Context, pod *corev1.Pod, u Resize) {
 	})
 }
 
-// replaced returns a copy of list in which one resource has the same amount as
-// in other. If other does not have the resource, the copy does not have it
-// either.
+// replaced returns a copy of list in which one resource has the same amount
+// as in the list other. If the list other does not have this resource, the
+// copy does not have it either.
 func replaced(list, other corev1.ResourceList, name corev1.ResourceName) corev1.ResourceList {
 	next := corev1.ResourceList{}
 	maps.Copy(next, list)

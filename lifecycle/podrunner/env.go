@@ -188,9 +188,9 @@ func (v *variables) set(name, value string) {
 	v.names, v.values = append(v.names, name), append(v.values, value)
 }
 
-// below returns v with the variables in more added. If v and more have the same
-// variable, the value in v is used. Values that were expanded before do not
-// change.
+// below returns v together with the variables in the map more. If both have the
+// same variable, the value in v is used. Values that were expanded before do
+// not change.
 func (v *variables) below(more map[string]string) (*variables, error) {
 	if len(more) == 0 {
 		return v, nil
@@ -254,9 +254,9 @@ func (v *variables) expand(s string) string {
 	})
 }
 
-// expandBy expands s with the values that value returns. If the result is too
-// long, expandBy and all its later calls return an empty string, and
-// [variables.fits] returns an error.
+// expandBy expands s with the values that the function value returns. If the
+// result is too long, this call and all later calls of expandBy return an
+// empty string, and [variables.fits] returns an error.
 func (v *variables) expandBy(s string, value func(name string) string) string {
 	text, ok := expansion.Expand(s, expansion.MaxBytes-v.bytes, value)
 	if !ok {

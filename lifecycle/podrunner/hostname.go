@@ -53,7 +53,8 @@ func cutHostname(pod, name string) (string, error) {
 }
 
 // kernelName returns the hostname for the kernel: the pod's hostname, or the
-// pod's FQDN if setHostnameAsFQDN is true.
+// pod's FQDN if setHostnameAsFQDN is true. For a pod in the host network, it
+// returns "".
 func kernelName(pod *corev1.Pod, node Node) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil

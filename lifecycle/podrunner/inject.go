@@ -140,8 +140,9 @@ func (r *Runner) cpuset(uid types.UID, s *runtimeapi.ContainerStatus) Cpuset {
 	return Cpuset{CPUs: linux.GetCpusetCpus(), Mems: linux.GetCpusetMems()}
 }
 
-// setCpuset records the cpuset that was set for a container. An empty field of
-// given means that this value was not set; the recorded value then remains.
+// setCpuset records the cpuset that was set for a container. If a field of the
+// argument given is empty, this value was not set, and the recorded value
+// remains.
 func (r *Runner) setCpuset(uid types.UID, id string, given Cpuset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

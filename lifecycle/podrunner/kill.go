@@ -270,8 +270,8 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	return nil
 }
 
-// inParallel calls do concurrently for all items, waits for all calls and joins
-// their errors.
+// inParallel calls the function do concurrently for all items, waits for all
+// calls and joins their errors.
 func inParallel[T any](items []T, do func(T) error) error {
 	errs := make([]error, len(items))
 	var wg sync.WaitGroup

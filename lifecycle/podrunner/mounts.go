@@ -47,7 +47,8 @@ func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *
 	return out, nil
 }
 
-// absolute returns a path in the container; a relative path starts at its root.
+// absolute returns the absolute path of a file in the container. A relative
+// path starts at the root of the container.
 func absolute(file string) string {
 	if path.IsAbs(file) {
 		return file

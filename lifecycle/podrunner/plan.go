@@ -20,14 +20,15 @@ type Input struct {
 	// Status is the pod's state in the runtime.
 	Status *podcache.Status
 	// Backoff reports whether a container or sandbox must wait for its
-	// back-off, and returns the end and the length of the back-off. key
-	// identifies the container or sandbox. since is the time at which the
-	// container ended, or the time at which the sandbox was created.
-	// lifecycle.Backoff.Until implements Backoff. Nil: no back-off.
+	// back-off, and returns the end and the length of the back-off. The
+	// argument key identifies the container or sandbox. The argument since is
+	// the time at which the container ended, or the time at which the sandbox
+	// was created. lifecycle.Backoff.Until implements Backoff. Nil: no
+	// back-off.
 	Backoff func(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool)
 	// Probes returns the probe results of the container with the given ID. Nil:
-	// no container is probed. Then no probe fails, and a container has started
-	// as soon as it runs.
+	// no container is probed. In that case no probe fails, and a container has
+	// started as soon as it runs.
 	Probes func(id string) ProbeResults
 	// Attempts returns the restart count of the next instance of a container.
 	// Plan calls Attempts if the runtime has no instance of the container:

@@ -67,12 +67,12 @@ func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	}
 }
 
-// resumeStart changes start to complete the start of s, which was created but
-// never ran. The changed start has the attempt of s. If s can't be used any
-// more, resumeStart returns the removal of s. If the start of s was
-// interrupted, the next start backs off as if the container had ended. Without
-// this back-off, a container whose start is always interrupted would be created
-// again and again without a delay.
+// resumeStart changes the planned start so that it completes the start of s,
+// which was created but never ran. The changed start has the attempt of s. If s
+// can't be used any more, resumeStart returns the removal of s. If the start of
+// s was interrupted, the next start backs off as if the container had ended.
+// Without this back-off, a container whose start is always interrupted would be
+// created again and again without a delay.
 func resumeStart(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
 	start.Attempt = uint32(podcache.RestartCount(s))
 	if podcache.StartInterrupted(s) {

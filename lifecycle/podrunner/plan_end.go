@@ -89,8 +89,8 @@ func (p *planner) done(c *corev1.Container) bool {
 // outcome reports whether s has ended, and returns its exit code. If s was lost
 // with its sandbox, its end was not observed. s then counts as killed, as in
 // the pod's status. With restartPolicy Never, s is not started again, because s
-// may have completed its work. An instance in a sandbox that a requested
-// restart replaces does not count as ended, because its container starts again.
+// may have completed its work. If a requested restart replaces the
+// sandbox of s, s does not count as ended, because its container starts again.
 func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended bool) {
 	switch {
 	case s == nil || unstarted(s) || p.isReplaced(s):

@@ -10,7 +10,7 @@ import (
 // such as "0-3,8". Empty means not set, or unknown.
 type Cpuset struct{ CPUs, Mems string }
 
-// or returns c with empty fields replaced by the fields of other.
+// The method or returns c, with empty fields replaced by the fields of other.
 func (c Cpuset) or(other Cpuset) Cpuset {
 	return Cpuset{CPUs: cmp.Or(c.CPUs, other.CPUs), Mems: cmp.Or(c.Mems, other.Mems)}
 }

@@ -226,9 +226,10 @@ func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	return true
 }
 
-// fill sets From and To. A missing limit, which may be reported as zero or -1,
-// becomes -1. If one of now and wanted has no shares, the shares of the other
-// are used. If wanted has no period, the period of now is used.
+// fill sets From and To from the messages now and wanted. A missing limit,
+// which may be reported as zero or -1, becomes -1. If one of the two messages
+// has no shares, the shares of the other message are used. If wanted has no
+// period, To has the period of From.
 func (r *Resize) fill(now, wanted *runtimeapi.LinuxContainerResources) {
 	if r.Resource == corev1.ResourceMemory {
 		r.From = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: limit(now.GetMemoryLimitInBytes())}

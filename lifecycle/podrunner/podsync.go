@@ -52,8 +52,8 @@ type sandbox struct {
 // container or sandbox that backs off.
 var errBackingOff = errors.New("a container is backing off")
 
-// do carries out the plan in the order of its fields. If a removal fails, do
-// continues, and the next plan contains the removal again.
+// do carries out the plan in the order of its fields. If a removal fails, the
+// method continues, and the next plan contains the removal again.
 func (t *podSync) do(ctx context.Context, a Actions) error {
 	if a.StopPod != "" {
 		if len(t.status.Sandboxes) > 0 && a.CreateSandbox != "" {

@@ -13,8 +13,8 @@ import (
 )
 
 // Policy holds the settings for pods that agents usually let their users
-// choose. The settings do not change while the agent runs. The zero value means
-// a node that is not in a cluster, and the kernel's defaults.
+// choose. The settings do not change while the agent runs. The zero value is
+// for a node that is not in a cluster.
 type Policy struct {
 	// ClusterDNS are the addresses of the cluster's DNS servers, for pods with
 	// the policy ClusterFirst. Empty: these pods use the node's DNS servers.
@@ -33,8 +33,9 @@ type Policy struct {
 	Limits Limits
 }
 
-// Limits configures how the requests and limits of pods are enforced. The zero
-// value is the kernel's behaviour, without swap.
+// Limits configures how the requests and limits of pods are enforced. With the
+// zero value, requests and limits are enforced without swap and without memory
+// throttling.
 type Limits struct {
 	// LimitedSwap gives Burstable containers that are not critical a part of
 	// the node's swap, in proportion to their memory request (KEP-2400). It has

@@ -20,7 +20,7 @@ func chmodInside(folder *os.Root, name string, mode fs.FileMode) (err error) {
 	return os.Chmod(safeopen.PathOf(f), mode)
 }
 
-// bindOpened bind-mounts the open file or directory from on the path onto.
+// bindOpened bind-mounts an open file or directory on a path.
 func bindOpened(from *os.File, onto string) error {
 	if err := syscall.Mount(safeopen.PathOf(from), onto, "", syscall.MS_BIND, ""); err != nil {
 		return &fs.PathError{Op: "bind", Path: onto, Err: err}

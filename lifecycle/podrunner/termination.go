@@ -41,9 +41,9 @@ func TerminationMessageShare(containers int) int {
 // instance of a container, below the pod's directory in podRoot
 // (containers/NAME/ATTEMPT), and returns its path. The file is world-writable.
 // MakeTerminationLog follows no links below podRoot. A [Runner] removes the
-// file together with the pod's directory. It removes the file earlier if the
-// runtime no longer has the instance when the Runner creates the file of a
-// later instance.
+// file together with the pod's directory. When the Runner creates the file of a
+// later instance, it also removes the files of instances that the runtime no
+// longer has.
 func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt uint32) (path string, err error) {
 	names := []string{string(uid), containersFolder, container}
 	folder, err := makeAndOpen(podRoot, 0o750, names...)
@@ -73,8 +73,8 @@ func makeFile(folder *os.Root, name string) error {
 func terminationLogFile(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }
 
 // dropTerminationLogs removes a container's termination message files, except
-// the files in keep. A container that crashes for weeks would otherwise have
-// thousands of files.
+// the files in the set keep. A container that crashes for weeks would
+// otherwise have thousands of files.
 func dropTerminationLogs(podRoot string, uid types.UID, container string, keep map[string]bool) (err error) {
 	dir, err := os.OpenRoot(podRoot)
 	if err != nil {
@@ -100,10 +100,10 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 // TerminationMessage returns the termination message of a container that has
 // ended, for its status: at most 4096 bytes of the file at its
 // terminationMessagePath. The message is the end of the container's log instead
-// if three conditions are true: the file is empty, the container failed, and
-// its terminationMessagePolicy is FallbackToLogsOnError. TerminationMessage
-// also reads the files of a container that a kubelet created. For a container
-// that has not ended it returns "".
+// if four conditions are true: the file is empty, the container failed, its
+// terminationMessagePolicy is FallbackToLogsOnError, and its reason is not
+// ContainerCannotRun. TerminationMessage also reads the files of a container
+// that a kubelet created. For a container that has not ended it returns "".
 //
 // A container may be able to write to the directories of its files. So
 // TerminationMessage reads only regular files, only in the directories of the
@@ -164,8 +164,8 @@ func (o owner) logs() []string {
 }
 
 // messagePath returns the container's message file on the node, or "". If a
-// volume of the pod is mounted at the same path, messagePath does not return a
-// path in the volume.
+// volume of the pod is mounted at the container's terminationMessagePath,
+// messagePath does not return a path in the volume.
 func (o owner) messagePath(s *runtimeapi.ContainerStatus) string {
 	at := s.GetAnnotations()[crilabels.TerminationMessagePath]
 	for _, m := range s.GetMounts() {
@@ -188,8 +188,9 @@ func rootOf(path string, names []string) (root string, ok bool) {
 	return strings.CutSuffix(filepath.Dir(path), string(filepath.Separator)+filepath.Join(names...))
 }
 
-// readBelow reads the file at path with read. The directory of the file must
-// end with names, see rootOf. An empty path counts as an empty file.
+// readBelow reads the file at path with the function read. The path must have
+// the form root/NAMES/FILE, as for rootOf. An empty path counts as an empty
+// file.
 func readBelow(path string, names []string, read func(io.ReaderAt, int64) (string, error)) (text string, err error) {
 	if path == "" {
 		return "", nil

@@ -41,9 +41,10 @@
 //     policy, so that an edited manifest takes effect even if its pod keeps its
 //     UID. [KubeletHash] is the kubelet's hash, for the annotation by which a
 //     kubelet recognizes a container.
-//   - QOSClass, Requests and AllocatedResources work on a pod without defaults: a missing
-//     request counts as equal to the limit, for a container and for the pod as
-//     a whole. The kubelet relies on the API server's defaults.
+//   - Here QOSClass, Requests and AllocatedResources work on a pod without
+//     defaults: a missing request counts as equal to the limit, for a container
+//     and for the pod as a whole. The kubelet relies on the API server's
+//     defaults.
 //
 // # Testing your code with it
 //

@@ -41,8 +41,10 @@ func AllocatedResources(pod *corev1.Pod) corev1.ResourceList {
 
 // statusIsLower reports whether no resource in the pod's status exceeds the
 // request in its spec. The pod then occupies what the spec requests. This is
-// the usual case: no resize is in progress. statusIsLower allocates no memory,
-// because it is called for all other pods of the node when a pod is admitted.
+// the usual case: no resize is in progress. If the status has pod-level
+// resources or an infeasible resize, statusIsLower returns false without a
+// comparison. statusIsLower allocates no memory, because it is called for all
+// other pods of the node when a pod is admitted.
 func statusIsLower(pod *corev1.Pod) bool {
 	if pod.Status.Resources != nil || pod.Status.AllocatedResources != nil || resource.IsPodResizeInfeasible(pod) {
 		return false

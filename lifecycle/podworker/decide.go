@@ -60,7 +60,7 @@ type effects struct {
 //   - A pod that must end never returns to the phase Syncing.
 //   - A terminating pod can be created again under the same UID only after it
 //     was forgotten.
-//   - Updates of a pod that has ended have no effect.
+//   - Updates of a finished pod have no effect.
 func applyUpdate(s state, u Update, w chan<- error, f facts) (state, effects) {
 	if reason := malformed(u); reason != "" {
 		return s, effects{ignored: reason, report: waiterList(w)}

@@ -115,33 +115,38 @@
 //     running sync (kubernetes#127339, kubernetes#113606). If the sync has
 //     called [SyncRequest.Deadline], it continues with the new deadline
 //     instead.
-//   - An idle pod costs a record of a few hundred bytes, not a goroutine. A
-//     sync starts exactly when it is due; the kubelet checks once a second.
-//   - A static pod that waits for another static pod is started as soon as the
-//     other pod has ended, without back-off.
-//   - A static pod that is killed before its start goes through the phases
-//     Terminating and Terminated. It is Finished at once only if it waits for
-//     another static pod of its name, nothing of it can run, and the kill has
-//     no [KillOptions.StatusFn]. If a static pod must already be terminated
-//     when it becomes known, later pods of its name wait for it.
+//   - In the kubelet, an idle pod costs a goroutine; here it costs a record of
+//     a few hundred bytes. Here a sync starts exactly when it is due; the
+//     kubelet checks once a second.
+//   - Here a static pod that waits for another static pod is started as soon as
+//     the other pod has finished. The kubelet tries again after a back-off.
+//   - In the kubelet, a static pod that is killed before its start finishes at
+//     once. Here it goes through the phases Terminating and Terminated. It
+//     finishes at once only if it waits for another static pod of its name,
+//     nothing of it can run, and the kill has no [KillOptions.StatusFn]. If a
+//     static pod must already be terminated when it becomes known, later pods
+//     of its name wait for it.
 //   - A sync that returns a [RetryError] is repeated at the time in the error,
 //     without jitter; the kubelet prolongs the delay by up to half. If the
 //     RetryError is joined with other errors, the sync is repeated after
 //     [Config.BackoffPeriod] at the latest.
-//   - The error of a network that is not ready is recognized by its type,
-//     [TransientError]; the kubelet recognizes it by its text.
-//   - A pod whose spec has no grace period gets 30 s, the API's default.
-//   - The caller of SyncKnownPods need not repeat any updates: the Workers do
-//     resyncs and retries themselves.
+//   - The Workers recognize the error of a network that is not ready by its
+//     type, [TransientError]; the kubelet recognizes it by its text.
+//   - Here a pod whose spec has no grace period gets 30 s, the API's default;
+//     in the kubelet it gets 1 s.
+//   - In the kubelet, the sync loop sends an update for each resync and retry.
+//     Here the Workers do resyncs and retries themselves.
 //   - Workers ignore a Sync of an unknown pod; the kubelet starts the pod. In
 //     the kubelet, one goroutine sends all updates. Here PLEG's events and the
 //     Create of a pod may come from two goroutines, in any order. If a Sync
 //     started a pod and the pod ended before its Create came, the Create would
 //     run the pod a second time.
-//   - SyncKnownPods gets the list of desired pods from a function. It therefore
-//     need not be called by the loop that passes updates.
+//   - The kubelet's SyncKnownPods gets the list of desired pods. Here it gets a
+//     function that returns the list, so the loop that passes updates need not
+//     call it.
 //   - If the Flush function of a shutdown writes statuses, the status of a pod
-//     that ended in the shutdown is written before the machine goes down.
+//     that ended in the shutdown is written before the machine goes down. The
+//     kubelet does not wait for statuses.
 //   - A cancelled shutdown stops at once; the kubelet notices the cancellation
 //     after it has killed all pods.
 //   - If the machine allows less time than a shutdown needs, the first stages

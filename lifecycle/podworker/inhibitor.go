@@ -16,9 +16,10 @@ var ErrShutdownCancelled = errors.New("the shutdown of the machine was cancelled
 // inhibitor lock of systemd-logind. This package has no implementation. At most
 // two goroutines call the methods at the same time.
 type Inhibitor interface {
-	// Inhibit delays the next shutdown until release is called, for at most the
-	// time need. allowed is how long the machine will wait, which may be less
-	// than need; 0 means that the machine does not wait.
+	// Inhibit delays the next shutdown until release is called. The argument
+	// need is the longest delay that the caller needs. The result allowed is
+	// how long the machine will wait, which may be less; 0 means that the
+	// machine does not wait.
 	Inhibit(ctx context.Context, need time.Duration) (allowed time.Duration, release func(), err error)
 	// AwaitShutdown returns nil when the machine is about to shut down.
 	AwaitShutdown(ctx context.Context) error
@@ -29,10 +30,11 @@ type Inhibitor interface {
 // HoldShutdown delays each shutdown of the machine until shutDown has returned.
 // HoldShutdown calls shutDown with the time that the machine allows, for
 // [PlanShutdown]. The ctx of shutDown is done when the machine cancels the
-// shutdown; its cause is then [ErrShutdownCancelled]. HoldShutdown uses only
-// Events and Node of o, for the event about a cancelled shutdown. It returns
-// nil when ctx is done. It returns an error if the Inhibitor fails or the
-// machine does not wait; the caller should then try again later.
+// shutdown; its cause is then [ErrShutdownCancelled]. Of the options,
+// HoldShutdown uses only the fields Events and Node, for the event about a
+// cancelled shutdown. It returns nil when ctx is done. It returns an error if
+// the Inhibitor fails or the machine does not wait; the caller should then try
+// again later.
 func HoldShutdown(
 	ctx context.Context, in Inhibitor, need time.Duration, o ShutdownOptions, shutDown func(ctx context.Context, allowed time.Duration),
 ) error {

@@ -67,11 +67,11 @@ func (w *Workers) stopWaiting(uid types.UID, done chan error, cause error) error
 // KillOrphans kills pods that run in the runtime but are not known to the
 // Workers, such as pods that were removed while the agent was down. Call it
 // after [Workers.SyncKnownPods] and after the creation of the desired pods that
-// were unknown. Before the first call of SyncKnownPods it does nothing, because
-// the desired pods are not known then. It returns the UIDs of the pods that it
-// kills. It does not kill a pod that has ended and is still known: if found is
-// older than the end of the pod, found shows the pod as running. KillOrphans
-// retains the statuses.
+// were unknown. Before the first call of SyncKnownPods, KillOrphans does
+// nothing, because the Workers do not know yet which pods are desired. It
+// returns the UIDs of the pods that it kills. It does not kill a pod that has
+// ended and is still known: the list may be older than the end of the pod, and
+// may show the pod as running. KillOrphans retains the statuses.
 func (w *Workers) KillOrphans(found []*podcache.Status) (killed []types.UID) {
 	for _, s := range found {
 		if s == nil || s.UID == "" || !s.Running() || !w.isOrphan(s.UID) {

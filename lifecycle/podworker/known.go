@@ -29,12 +29,12 @@ type Known struct {
 // read, and then regularly: each call retries pods whose termination failed.
 //
 // The function desired returns all desired pods. SyncKnownPods calls it once,
-// without a lock. A pod that is updated after the call of desired has begun
-// counts as desired, because the list may be older than the pod. Callers of
-// SyncKnownPods and of UpdatePod therefore need no common lock. But the updates
-// of one pod must be in the order of its specs. If the list is older than the
-// removal of a pod, the only effect is that the pod stays known until the next
-// call of SyncKnownPods.
+// without a lock. If a pod is updated after SyncKnownPods has called this
+// function, the pod counts as desired, because the list may be older than the
+// update. Callers of SyncKnownPods and of UpdatePod therefore need no common
+// lock. But the updates of one pod must be in the order of its specs. If the
+// list still contains a removed pod, a later call of SyncKnownPods terminates
+// and forgets the pod.
 //
 // The result is shared between calls until something changes, and must not be
 // modified.
@@ -98,8 +98,9 @@ func (w *Workers) sweepPod(p *worker, done *sweepResult) {
 	}
 }
 
-// KnownPods returns the known pods. Their field Orphan is as of the last call
-// of [Workers.SyncKnownPods]. The result must not be modified.
+// KnownPods returns the known pods. The field Orphan is true if the pod was not
+// desired in the last call of [Workers.SyncKnownPods], also for a pod that was
+// created after this call. The result must not be modified.
 func (w *Workers) KnownPods() map[types.UID]Known {
 	w.mu.Lock()
 	defer w.mu.Unlock()

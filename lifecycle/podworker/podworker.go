@@ -208,8 +208,9 @@ func (w *Workers) blocked(p *worker) bool {
 //   - an invalid update: no pod, no UID, an unknown type, or no spec with
 //     another type than Kill
 //   - a Sync of an unknown pod
-//   - a Create of a pod that is terminating
-//   - an update of a pod that has ended
+//   - a Create of a pod that is Terminating or Terminated
+//   - an update of a Finished pod, and a Kill without a spec of a Terminated
+//     pod
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
 // runs reports whether the cache has a running container or a ready sandbox of

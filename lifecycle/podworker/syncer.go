@@ -79,9 +79,9 @@ func (req SyncRequest) Deadline() *lifecycle.Deadline {
 }
 
 // Acted records that this sync changed something in the runtime, so that the
-// pod's status should be refreshed at once: see [Config.AfterSync]. Call it
-// before the sync returns, from its goroutine. On the zero SyncRequest it does
-// nothing.
+// pod's status should be refreshed at once: see [Config.AfterSync]. Call Acted
+// on the goroutine of the sync, before the sync returns. On the zero
+// SyncRequest, Acted does nothing.
 func (req SyncRequest) Acted() {
 	if req.acted != nil {
 		*req.acted = true
@@ -91,8 +91,8 @@ func (req SyncRequest) Acted() {
 // Refreshed records that the sync has changed nothing in the runtime since the
 // given time, and that the Cache has a status of the pod from this time or
 // later. The next sync then needs no newer status, and [Config.AfterSync] is
-// not called. Call it before the sync returns, from its goroutine. On the zero
-// SyncRequest it does nothing.
+// not called. Call Refreshed on the goroutine of the sync, before the sync
+// returns. On the zero SyncRequest, Refreshed does nothing.
 func (req SyncRequest) Refreshed(since time.Time) {
 	if req.refreshed != nil {
 		*req.refreshed = since
@@ -175,7 +175,7 @@ type Update struct {
 	// Running is a pod that only the runtime knows. It is used only if Pod is
 	// nil and Type is Kill.
 	Running *podcache.Status
-	// Kill holds the options of a Kill, and is ignored otherwise.
+	// Kill holds the options of a Kill. It is used only if Type is Kill.
 	Kill KillOptions
 }
 

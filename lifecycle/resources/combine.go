@@ -44,7 +44,7 @@ type merger struct {
 	errs   []error
 }
 
-// add merges in, the Injection of the ledger with the given index.
+// add merges the Injection of the ledger with the given index.
 func (m *merger) add(ledger int, in Injection) {
 	m.list("CPUs", &m.out.CPUs, in.CPUs, ledger)
 	m.list("Mems", &m.out.Mems, in.Mems, ledger)

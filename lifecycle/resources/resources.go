@@ -39,11 +39,11 @@ type Ledger interface {
 	// Name returns the allocator's name for rejections, messages of waiting
 	// containers, and metrics.
 	Name() string
-	// Restore is called once, before the first Admit. found contains the
-	// runtime's state of this agent's pods that have not ended, with their
-	// running and exited containers. The instances of one container are sorted,
-	// the newest first. The annotations of containers include the Annotations
-	// of earlier Injections.
+	// Restore is called once, before the first Admit. The argument found
+	// contains the runtime's state of this agent's pods that have not ended,
+	// with their running and exited containers. The instances of one container
+	// are sorted, the newest first. The annotations of containers include the
+	// Annotations of earlier Injections.
 	Restore(ctx context.Context, found []*podcache.Status) error
 	// Container returns what a container gets. The Runner calls Container
 	// before it creates an instance, and in each sync of the pod while the

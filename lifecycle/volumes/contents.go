@@ -29,7 +29,8 @@ const (
 	inMemory
 )
 
-// setUp sets up the volume with the files that fill adds to the payload.
+// setUp sets up the volume with the files that the function fill adds to the
+// payload.
 func (c contents) setUp(r Request, fill func(*payloadBuilder, payload) error) (Mount, error) {
 	ready := Mount{Path: r.Dir, ReadOnly: true}
 	err := c.fill(r, fill)
@@ -45,8 +46,8 @@ func (c contents) setUp(r Request, fill func(*payloadBuilder, payload) error) (M
 
 func (c contents) fill(r Request, fill func(*payloadBuilder, payload) error) error {
 	p := payload{}
-	// Call fill before the directory is created, so that no directory remains
-	// after a failure.
+	// Build the payload before the directory is created, so that no directory
+	// remains after a failure.
 	if err := fill(&payloadBuilder{Request: r, allocatable: c.cfg.allocatable()}, p); err != nil {
 		return err
 	}

@@ -74,22 +74,27 @@
 //
 // # Differences from the kubelet
 //
-//   - All volumes of a pod are checked before the first volume is created.
-//   - A tmpfs gets the option noswap if the kernel supports it.
-//   - In a projected volume, a path that is a file in one source and a
-//     directory in another is an error. If two sources have the same path, the
+//   - Mount checks all volumes of a pod before it creates the first volume. The
+//     kubelet creates each volume independently.
+//   - Here each mount of a tmpfs first tries the option noswap. The kubelet
+//     checks once whether the kernel supports this option, and does not use it
+//     in a user namespace.
+//   - Here it is an error if a path in a projected volume is a file in one
+//     source and a directory in another. If two sources have the same path, the
 //     later source counts, as in the kubelet.
 //   - Unmount finds mounts in /proc/self/mountinfo, not in memory, so it also
 //     finds mounts from before a restart of the agent.
-//   - A hostPath that is not absolute is rejected, whatever its type.
-//   - A hostPath of type FileOrCreate that is a dangling link is rejected; the
-//     kubelet creates the file that the link names, wherever that is.
-//   - fsGroupChangePolicy has no effect on built-in types: their volumes start
-//     empty and have the right group from the beginning.
-//   - The files of ConfigMaps, Secrets and the pod's fields in all volumes of a
-//     pod are at most 64 MiB together; the kubelet has no limit.
-//   - The stringData of a Secret is used too. The kubelet gets Secrets from the
-//     API server, which has merged stringData into data.
+//   - Here a hostPath that is not absolute is rejected, whatever its type.
+//   - Here a hostPath of type FileOrCreate that is a dangling link is rejected;
+//     the kubelet creates the file that the link names, wherever that is.
+//   - The kubelet changes the group of the files in volumes of built-in types
+//     after it has written the files; here the files have the right group from
+//     the beginning. As in the kubelet, fsGroupChangePolicy has no effect on
+//     these types.
+//   - Here the files of ConfigMaps, Secrets and the pod's fields in all volumes
+//     of a pod are at most 64 MiB together; the kubelet has no limit.
+//   - This package also uses the stringData of a Secret. The kubelet gets
+//     Secrets from the API server, which has merged stringData into data.
 //   - Not built in: hugepages, persistentVolumeClaim, ephemeral, csi, nfs and
 //     the other volume types that need a driver; clusterTrustBundle and
 //     podCertificate in projected volumes; quotas for emptyDir on disk. The

@@ -49,8 +49,8 @@ func ParseMountInfo(file io.Reader) (mounts []MountPoint, err error) {
 	return mounts, nil
 }
 
-// parseMount parses: id parent device root target options optional... - type
-// source options.
+// parseMount parses a line of the form: id parent device root target options
+// optional... - type source options.
 func parseMount(line string) (MountPoint, error) {
 	before, after, found := strings.Cut(line, " - ")
 	fields, rest := strings.Split(before, " "), strings.Split(after, " ")

@@ -202,8 +202,8 @@ func (m *payloadBuilder) projected(ctx context.Context, p payload, source *corev
 }
 
 // token adds a token. If all containers run as the same known user, or if the
-// pod has an fsGroup, it ignores mode, and only this user and this group may
-// read the token.
+// pod has an fsGroup, it ignores the argument mode, and only this user and this
+// group may read the token.
 func (m *payloadBuilder) token(ctx context.Context, p payload, s *corev1.ServiceAccountTokenProjection, mode int32) error {
 	seconds := int64(defaultTokenSeconds)
 	if s.ExpirationSeconds != nil {

@@ -32,8 +32,9 @@ type remover struct {
 	moved  int
 }
 
-// remove removes the file or directory name in parent. Its path below the root
-// is file.
+// remove removes the file or directory with the given name from the directory
+// parent. The argument file is the path of this file or directory below the
+// root.
 func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 	err := removed(parent.Remove(name))
 	if err == nil {

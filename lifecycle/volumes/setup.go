@@ -20,8 +20,8 @@ import (
 // Mount sets up the volumes that a pod's containers use. It returns the paths
 // of the volumes on the host, by the volumes' names in the pod. readOnly
 // contains the names of the volumes that are read-only whatever the containers
-// request. paths and readOnly omit image volumes, because the runtime mounts
-// these volumes. If a volume is set up already, Mount updates it. If the update
+// request. Both maps omit image volumes, because the runtime mounts these
+// volumes. If a volume is set up already, Mount updates it. If the update
 // fails, for example because the ConfigMap was deleted, the volume keeps its
 // old contents. Mount then returns no error for the volume; [Manager.Refresh]
 // returns the error.
@@ -65,7 +65,7 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]
 	return paths, readOnly, nil
 }
 
-// Refresh updates the volumes of a pod that have a directory. It ignores the
+// Refresh updates those volumes of a pod that have a directory. It ignores the
 // other volumes: [Manager.Mount] has not set them up, or their plugin stores
 // nothing on the node. The error joins an [*Error] for each volume that could
 // not be updated or is not supported. A volume that could not be updated keeps

@@ -147,8 +147,9 @@ func (a *answer[M]) read(b []byte) error {
 		}
 		e.message, e.digest = message, d
 	}
-	// An entry that occurs twice sets changed. So this list equals the last list if both
-	// have the same number of items and the last list contains all items of this list.
+	// If an entry occurs twice, the list counts as changed. So this list equals the last
+	// list if both have the same number of items and the last list contains all items of
+	// this list.
 	if e.generation >= a.generation || e.lastIndex >= len(a.last) || a.last[e.lastIndex] != e.message {
 		a.changed = true
 	}

@@ -247,8 +247,8 @@ func decodeObject(data []byte, object metav1.Object) (metav1.Object, error) {
 	return object, nil
 }
 
-// checkKind returns the manifest's kind, which must be one of kinds. It checks the kind and
-// the API version only.
+// checkKind returns the manifest's kind, which must be one of the given kinds. It checks
+// the kind and the API version only.
 func checkKind(data []byte, kinds []string) (kind string, err error) {
 	if kindOf(data) != "an object" {
 		return "", fmt.Errorf("must be an object of kind %s, not %s", strings.Join(kinds, " or "), kindOf(data))

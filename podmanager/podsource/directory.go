@@ -53,10 +53,11 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 }
 
 // Run reads the folder at once, then after each change and periodically, until ctx is done;
-// then it returns nil. It calls set after the first successful pass, even if there are no
-// pods, and then whenever the pods have changed. It calls set in the goroutine that called
-// Run, and starts the next pass after set has returned. set must modify neither the slice
-// nor the pods. Problems do not end Run. A second concurrent Run returns [ErrRunning].
+// then it returns nil. It calls the function set after the first successful pass, even if
+// there are no pods, and then whenever the pods have changed. It calls the function in the
+// goroutine that called Run, and starts the next pass after the function has returned. The
+// function must modify neither the slice nor the pods. Problems do not end Run. A second
+// concurrent Run returns [ErrRunning].
 //
 // If the folder cannot be watched, for example because the machine has reached its limit of
 // watches, Run polls the folder and tries to watch it again in each pass.
@@ -127,7 +128,7 @@ func (d *Directory) Load(ctx context.Context) (Result, error) {
 	return res, err
 }
 
-// load reads the changed files, or all files if changed is empty.
+// load reads the changed files, or all files if the list of changed files is empty.
 func (d *Directory) load(ctx context.Context, changed []string) (res Result, generation int, err error) {
 	d.step.Lock()
 	defer d.step.Unlock()
@@ -137,8 +138,8 @@ func (d *Directory) load(ctx context.Context, changed []string) (res Result, gen
 	return res, d.state.generation, err
 }
 
-// pass reads the changed files, or all files if changed is empty or does not suffice, and
-// updates d.state. A pass that ctx interrupts does not change d.state.
+// pass reads the changed files, or all files if the list of changed files is empty or does
+// not suffice, and updates d.state. A pass that ctx interrupts does not change d.state.
 func (d *Directory) pass(ctx context.Context, changed []string) (read int, err error) {
 	now := d.cfg.Clock.Now()
 	if files, read := d.readChanged(ctx, changed, now); files != nil {
@@ -173,7 +174,7 @@ func (d *Directory) pass(ctx context.Context, changed []string) (read int, err e
 }
 
 // readChanged reads the changed files only. It returns nil if all files must be read:
-//   - changed is empty, as in the first pass and in Load, or Trigger was called.
+//   - The list changed is empty, as in the first pass and in Load, or Trigger was called.
 //   - A manifest is a link, so its content may have changed without an event.
 //   - A changed file does not exist any more. If the whole folder is missing, its pods must
 //     stay.

@@ -21,9 +21,9 @@
 //
 // # What you supply
 //
-// A path or a URL, the node's name, and a function that Run calls with the pods. Write each
-// manifest to a file with a name that is ignored, and then rename the file. Otherwise a
-// pass may read an incomplete file, and its first part can be a valid manifest.
+// You supply a path or a URL, the node's name, and a function that Run calls with the pods.
+// Write each manifest to a file with a name that is ignored, and then rename the file.
+// Otherwise a pass may read an incomplete file, and its first part can be a valid manifest.
 //
 // # What it guarantees
 //
@@ -89,10 +89,10 @@
 //
 // # Goroutines and locking
 //
-// The Run methods call set in the goroutine that called Run. [Directory.Run] starts a
-// goroutine for the watch, and the fsnotify watcher starts another. Both end before Run
-// returns. In each source, one lock serialises passes, and is held during the callbacks of
-// [Observer]. Another lock guards the state that reads return.
+// The Run methods call the function set in the goroutine that called Run. [Directory.Run]
+// starts a goroutine for the watch, and the fsnotify watcher starts another. Both end
+// before Run returns. In each source, one lock serialises passes, and is held during the
+// callbacks of [Observer]. Another lock guards the state that reads return.
 //
 // # Differences from the kubelet
 //

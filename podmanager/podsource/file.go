@@ -39,7 +39,8 @@ type file struct {
 	info os.FileInfo
 	// since is the time of the first read with these attributes.
 	since time.Time
-	// stable means that the last read was at least stableTime after since.
+	// stable means that the last read was at least stableTime after the first read with these
+	// attributes.
 	stable bool
 	sum    [sha256.Size]byte
 	// manifests are the manifests of the last valid version of the file, so that a typing
@@ -75,8 +76,8 @@ func isManifestName(name string) bool {
 }
 
 // load returns the current state of the file at path, and reports whether it opened the
-// file. The result is old itself if the file has not changed, and nil if the path does not
-// exist or is a folder.
+// file. If the file is stable and its attributes have not changed, load returns the
+// argument old. If the path does not exist or is a folder, load returns nil.
 func load(path string, old *file, of origin, now time.Time) (f *file, opened bool) {
 	info, err := os.Stat(path)
 	switch {
@@ -111,8 +112,9 @@ func load(path string, old *file, of origin, now time.Time) (f *file, opened boo
 	return f, true
 }
 
-// parse sets the manifests and problems of f. It copies them from old if the content is the
-// same.
+// parse sets the manifests and problems of f. If the content has not changed, it copies
+// both from the previous state. If the content is invalid, it copies only the manifests of
+// the previous state.
 func (f *file) parse(path string, data []byte, old *file, of origin) {
 	if old != nil && old.info != nil && old.sum == f.sum {
 		f.manifests, f.problems = old.manifests, old.problems
@@ -124,8 +126,8 @@ func (f *file) parse(path string, data []byte, old *file, of origin) {
 	}
 }
 
-// unreadable returns the state of a file that cannot be read. It keeps the manifests of
-// old.
+// unreadable returns the state of a file that cannot be read. It keeps the manifests of the
+// previous state.
 func unreadable(path string, old *file, err error) *file {
 	f := &file{problems: []Problem{{File: path, Err: err}}}
 	if old == nil {

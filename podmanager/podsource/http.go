@@ -70,8 +70,8 @@ func newTransport() http.RoundTripper {
 }
 
 // Run sends a request at once and then every period, until ctx is done; then it returns
-// nil. It calls set in the same cases as [Directory.Run]. Problems do not end Run. A second
-// concurrent Run returns [ErrRunning].
+// nil. It calls the function set in the same cases as [Directory.Run]. Problems do not end
+// Run. A second concurrent Run returns [ErrRunning].
 func (h *HTTP) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	delivered := 0
 	if h.cfg.Client == nil {

@@ -39,8 +39,8 @@ func (p Problem) attrs() []any {
 	return []any{"file", p.File, "document", p.Document}
 }
 
-// compareProblems returns the problems that are only in now, and the problems that are
-// only in before. Problems with the same text are the same problem.
+// compareProblems returns the problems that are only in the new list, and the problems
+// that are only in the old list. Problems with the same text are the same problem.
 func compareProblems(before, now []Problem) (added, resolved []Problem) {
 	return without(now, before), without(before, now)
 }

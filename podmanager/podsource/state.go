@@ -41,7 +41,7 @@ type state struct {
 	problems []Problem
 }
 
-// update sets the pods and objects that the files define, given in order.
+// update sets the pods and objects that the files define. The files must be in order.
 func (s *state) update(files []*file, now time.Time) {
 	found := selectManifests(files)
 	pods, byUID := stampSeen(found.pods, s.byUID, now)
@@ -77,8 +77,8 @@ func (s *state) publish(ctx context.Context, problems []Problem) {
 	}
 }
 
-// result returns the current state as the Result of a pass. read is the number of files
-// that the pass has read.
+// result returns the current state as the Result of a pass. The parameter read is the
+// number of files that the pass has read.
 func (s *state) result(read int) Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()

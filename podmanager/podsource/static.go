@@ -49,11 +49,11 @@ func NewStatic(cfg StaticConfig) (*Static, error) {
 	return &Static{cfg: cfg, loop: loop.New(clock.RealClock{})}, nil
 }
 
-// Run calls set with the pods of the first [Static.Set], and then whenever the pods have
-// changed, until ctx is done; then it returns nil. If [Static.Set] is called several times
-// while set runs, Run delivers only the pods of the last call. Run calls set in the
-// goroutine that called Run; set must modify neither the slice nor the pods. A second
-// concurrent Run returns [ErrRunning].
+// Run calls the function set with the pods of the first [Static.Set], and then whenever the
+// pods have changed, until ctx is done; then it returns nil. If [Static.Set] is called
+// several times while the function runs, Run delivers only the pods of the last call. Run
+// calls the function in the goroutine that called Run; the function must modify neither the
+// slice nor the pods. A second concurrent Run returns [ErrRunning].
 func (s *Static) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	delivered := 0
 	return s.loop.Run(ctx, func(ctx context.Context) time.Duration {
@@ -68,9 +68,9 @@ func (s *Static) Run(ctx context.Context, set func(context.Context, []*corev1.Po
 	})
 }
 
-// Set replaces all pods with copies of pods. If any pod is invalid, nothing changes, and
-// the error joins a [Problem] for each invalid pod. The Document of a Problem is the
-// position in pods, counted from 1.
+// Set replaces all pods with copies of the given pods. If any pod is invalid, nothing
+// changes, and the error joins a [Problem] for each invalid pod. The Document of a Problem
+// is the position of the pod in the argument, counted from 1.
 func (s *Static) Set(pods []*corev1.Pod) error {
 	f, err := s.decode(pods)
 	if err != nil {

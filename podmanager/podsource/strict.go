@@ -75,8 +75,8 @@ func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	}
 }
 
-// object checks a struct or a map. For a struct, fields has the types of its fields; for a
-// map, all is the type of all its values.
+// object checks a struct or a map. For a struct, the parameter fields has the types of its
+// fields. For a map, the parameter all is the type of its values.
 func (c *checker) object(path *field.Path, raw json.RawMessage, fields map[string]reflect.Type, all reflect.Type) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {

@@ -40,7 +40,7 @@ func validatePod(pod *corev1.Pod, nodeName string) field.ErrorList {
 
 func (v *validator) add(err ...*field.Error) { v.errs = append(v.errs, err...) }
 
-// invalid adds an error for each message of a check of value.
+// invalid adds an error about the value for each message.
 func (v *validator) invalid(path *field.Path, value any, msgs ...string) {
 	for _, msg := range msgs {
 		v.add(field.Invalid(path, value, msg))
@@ -59,15 +59,15 @@ func (v *validator) named(path *field.Path, name string, check func(string) []st
 	v.invalid(path, name, check(name)...)
 }
 
-// oneOf checks that value is in allowed. It accepts the empty value, which the caller must
-// check.
+// oneOf checks that value is one of the allowed values. It accepts the empty value, which
+// the caller must check.
 func oneOf[T ~string](v *validator, path *field.Path, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
 		v.add(field.NotSupported(path, value, allowed))
 	}
 }
 
-// optionalOneOf checks that value, if it is not nil, is in allowed.
+// optionalOneOf checks that value, if it is not nil, points to one of the allowed values.
 func optionalOneOf[T ~string](v *validator, path *field.Path, value *T, allowed ...T) {
 	if value != nil && !slices.Contains(allowed, *value) {
 		v.add(field.NotSupported(path, *value, allowed))

@@ -222,8 +222,8 @@ func (d *debounce) stop() {
 	d.first, d.expired = time.Time{}, nil
 }
 
-// quietAfter returns how long the folder must be unchanged after an event. It is 0 if the
-// event is irrelevant, such as for the temporary files of editors.
+// quietAfter returns how long the folder must be unchanged after an event. It returns 0 for an
+// irrelevant event, such as a change of an editor's temporary file.
 func quietAfter(event fsnotify.Event, folder string) time.Duration {
 	if event.Name != folder {
 		dir, name := filepath.Split(event.Name)

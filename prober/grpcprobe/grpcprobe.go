@@ -213,8 +213,8 @@ func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
 	return k, nil
 }
 
-// check does a check over k and releases k. ended reports whether k ended before the server
-// responded.
+// check does a check over k and releases k. The result ended reports whether k ended before
+// the server responded.
 func (c *Checker) check(ctx context.Context, k *conn, r prober.GRPCRequest) (outcome prober.Outcome, text string, ended bool) {
 	k.ended.Store(false)
 	connected := k.waitUntilReady(ctx)

@@ -31,7 +31,7 @@ type Addresses struct {
 //
 //   - If a cloud controller sets the addresses, and the status has addresses, they do not change.
 //   - If a cloud controller sets the addresses, the status has no addresses and the user has
-//     configured no address, setAddresses sets only the host name.
+//     configured no address and no family, setAddresses sets only the host name.
 //   - In all other cases without a known IP address, the previous addresses are kept.
 func setAddresses(s *corev1.NodeStatus, a Addresses) {
 	if a.ExternalCloudProvider && len(s.Addresses) > 0 {

@@ -13,8 +13,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtimeGrace is how long the runtime may be not ready before the node becomes not ready. A
-// restart of the runtime takes less time.
+// runtimeGrace is how long the runtime may give no answer before the node becomes not ready.
+// A restart of the runtime takes less time.
 const runtimeGrace = 30 * time.Second
 
 // Problems are the reasons, in addition to problems of the runtime, for which a node is not

@@ -59,8 +59,9 @@
 //     version stays.
 //   - If the kubelet cannot read an ID of the machine, it reports an empty ID; here the
 //     previous ID stays.
-//   - The caller looks up and checks addresses, and sets the annotation
-//     alpha.kubernetes.io/provided-node-ip, which is not part of the status.
+//   - The kubelet looks up and checks its addresses, and sets the annotation
+//     alpha.kubernetes.io/provided-node-ip, which is not part of the status; here the
+//     caller does this.
 //   - After a change the kubelet makes the next period up to half longer or shorter, at random.
 //     It also makes each interval between two renewals of the lease up to 4 % longer. Nodes then
 //     do not report at the same time. Here the caller can add such random times to the periods.

@@ -18,8 +18,9 @@ const (
 )
 
 // Images returns the images of a runtime for the status of a node, the largest image
-// first. most is the maximum number of images; a negative number means all. Each image
-// has up to five names, digests before tags. images is neither modified nor retained.
+// first. The argument most is the maximum number of images; a negative number means all.
+// Each image has up to five names, digests before tags. images is neither modified nor
+// retained.
 func Images(images []*runtimeapi.Image, most int) []corev1.ContainerImage {
 	images = slices.Clone(images)
 	slices.SortFunc(images, func(a, b *runtimeapi.Image) int {

@@ -76,6 +76,12 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$PREPARE" ] || [ $# -gt 0 ] || die "run.sh [OPTIONS] -- BINARY [ARGS...]"
 
+# fetch_kernel downloads Debian's newest cloud kernel into a folder, and sets pkg to the name of its package.
+fetch_kernel() {
+	pkg=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -1)
+	[ -n "$pkg" ] && (cd "$1" && apt-get download -qq "$pkg")
+}
+
 # 1. The cache: QEMU, the kernel, the base of the root file system.
 prepare() {
 	mkdir -p "$CACHE"
@@ -90,12 +96,10 @@ prepare() {
 	fi
 	if [ ! -e "$KDIR/done" ]; then
 		local pkg t=$KDIR.new
-		pkg=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -1)
-		[ -n "$pkg" ] || die "no linux-image-cloud-amd64 (apt-get update?)"
-		say "fetching $pkg"
+		say "fetching a kernel"
 		rm -rf "$t" "$KDIR"
 		mkdir -p "$t/deb"
-		(cd "$t/deb" && apt-get download -qq "$pkg" 2>/dev/null) || die "apt-get download $pkg failed"
+		fetch_kernel "$t/deb" 2>/dev/null || { apt-get update -qq 9>&- && fetch_kernel "$t/deb"; } || die "could not download linux-image-cloud-amd64"
 		dpkg -x "$t"/deb/*.deb "$t/x"
 		rm -rf "$t/deb"
 		mv "$t"/x/boot/vmlinuz-* "$t/vmlinuz"

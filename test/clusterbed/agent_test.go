@@ -147,7 +147,11 @@ func TestAgent_RunsPodsWithoutTheAPIServer(t *testing.T) {
 	require.NoError(t, awaitNode())
 	awaitField(t, "pod/offline-"+bed.env["NODE_NAME"], ".status.phase", "Running")
 	await(t, "the API server gets the number of restarts", func() bool {
-		count, err := strconv.Atoi(run(t, "get", "pod/restarts", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"))
+		out, err := kubectl(t.Context(), "", "-n", namespace(t), "get", "pod/restarts", "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+		if err != nil {
+			return false
+		}
+		count, err := strconv.Atoi(out)
 		require.NoError(t, err)
 		return count >= before
 	})

@@ -43,7 +43,7 @@ func auditMark(t *testing.T) int64 {
 	return info.Size()
 }
 
-// auditEvents returns the requests of the log from a mark.
+// auditEvents returns the requests in the log after a mark.
 func auditEvents(mark int64) (events []auditEvent, err error) {
 	data, err := os.ReadFile(auditLog())
 	if err != nil {
@@ -88,9 +88,9 @@ func refusedRequests() error {
 	return nil
 }
 
-// isExpected reports whether the API server had to refuse a request: its pod or its namespace was being
-// deleted, or the API server did not know yet that the pod is bound to the node. Then the agent
-// repeats the request, and it succeeds.
+// isExpected reports whether the API server had to refuse a request. There are two cases: the pod or
+// the namespace of the request was being deleted; or the API server did not know yet that the pod is
+// bound to the node. In the second case, the agent must have repeated the request with success.
 func (e auditEvent) isExpected(all []auditEvent) bool {
 	message := e.ResponseStatus.Message
 	if strings.Contains(message, "because it is being terminated") {

@@ -25,7 +25,7 @@ var bed struct {
 	env   map[string]string
 	agent *exec.Cmd
 	logs  string // the file of the agent's log
-	// renewed is when the lease of the node was renewed last before the start of the agent.
+	// renewed is the time of the last renewal of the node's lease before the start of the agent.
 	renewed string
 	ended   chan error
 	// faults means that a test has caused faults, so that the API server may have refused requests.
@@ -215,8 +215,8 @@ func leaseRenewed() string {
 	return renewed
 }
 
-// awaitNode waits until the node is ready and the running agent has renewed its lease: after a restart,
-// the node is still ready because of the agent before.
+// awaitNode waits until the node is ready and the running agent has renewed the node's lease. After a
+// restart, the condition Ready alone may still be that of the previous agent.
 func awaitNode() error {
 	var text string
 	for range 300 {

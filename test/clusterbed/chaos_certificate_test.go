@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The client certificate of the agent expires while it runs. The pods run on. The agent does not start
-// again with this certificate, unless it has a bootstrap kubeconfig: then it gets a new one.
+// The client certificate of the agent expires while the agent runs. The pods run on. With this
+// certificate, a restarted agent exits. With a bootstrap kubeconfig, it gets a new certificate.
 func TestAgent_ExpiredCertificate(t *testing.T) {
 	inChaos(t)
 	dir := bed.env["KPCLUSTER_DIR"]

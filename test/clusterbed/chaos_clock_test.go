@@ -17,8 +17,8 @@ import (
 
 // The clock of the agent is ten minutes ahead of, or behind, the clock of the API server. The agent is
 // compiled with a package time whose clock is wrong, so the clock of the machine stays as it is. The
-// clock of the container runtime is right; therefore no back-off of a container is tested, which
-// depends on the times of the runtime.
+// clock of the container runtime is right. The back-off of a container depends on the times of the
+// runtime; therefore this test does not cover it.
 func TestAgent_ClockTenMinutesWrong(t *testing.T) {
 	program := buildSkewed(t)
 	for name, skew := range map[string]string{"ahead": "600", "behind": "-600"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The node is deleted, and an administrator creates it again. Then it is deleted again, until the
-// control plane has deleted its pods, and the restarted agent creates it.
+// The node is deleted, and an administrator creates it again. Then the node is deleted a second time.
+// The control plane deletes its pods. After that, the agent restarts, and creates the node.
 func TestNode_DeletedAndCreatedAgain(t *testing.T) {
 	inChaos(t)
 	name := bed.env["NODE_NAME"]

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -58,7 +59,10 @@ func TestPod_RunLogsExecDelete(t *testing.T) {
 	inNamespace(t)
 	apply(t, shell("a", "echo started; cat; sleep 1000"))
 	awaitField(t, "pod/a", ".status.phase", "Running")
-	await(t, "the log has the container's line", func() bool { return run(t, "logs", "a") == "started\n" })
+	await(t, "the log has the container's line", func() bool {
+		out, err := kubectl(t.Context(), "", "-n", namespace(t), "logs", "a")
+		return err == nil && out == "started\n"
+	})
 	require.Equal(t, "hello world\n", run(t, "exec", "a", "--", "echo", "hello", "world"))
 	out, err := kubectl(t.Context(), "from stdin\n", "-n", namespace(t), "exec", "-i", "a", "--", "cat")
 	require.NoError(t, err)
@@ -245,7 +249,8 @@ func TestDebug_AddsAnEphemeralContainer(t *testing.T) {
 	awaitField(t, "pod/a", ".status.phase", "Running")
 	run(t, "debug", "a", "--image=kubeparts.test/busybox:1", "--profile=general", "-c", "debugger", "--", "sh", "-c", "echo in debugger; sleep 1000")
 	await(t, "the debugger runs", func() bool {
-		return run(t, "get", "pod/a", "-o", "jsonpath={.status.ephemeralContainerStatuses[0].state.running.startedAt}") != ""
+		out, err := kubectl(t.Context(), "", "-n", namespace(t), "get", "pod/a", "-o", "jsonpath={.status.ephemeralContainerStatuses[0].state.running.startedAt}")
+		return err == nil && out != ""
 	})
 	await(t, "the debugger has a log", func() bool {
 		out, err := kubectl(t.Context(), "", "-n", namespace(t), "logs", "a", "-c", "debugger")
@@ -264,7 +269,7 @@ spec:
   schedule: "* * * * *"
   jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: "kubeparts.test/busybox:1", command: ["true"]}]}}}}
 `)
-	await(t, "a job has succeeded", func() bool {
+	awaitWithin(t, 150*time.Second, "a job has succeeded", func() bool { // up to 60 s until the first minute begins
 		out, err := kubectl(t.Context(), "", "-n", namespace(t), "get", "cronjob/tick", "-o", "jsonpath={.status.lastSuccessfulTime}")
 		return err == nil && out != ""
 	})

@@ -44,7 +44,7 @@ type proxy struct {
 // faults are the faults of a proxy. The zero value has no faults.
 type faults struct {
 	latency    time.Duration // of each request
-	errorEvery int           // of this number of requests, the one in the middle fails
+	errorEvery int           // of each group of this many requests, the middle request fails; 0: none fails
 	eventDelay time.Duration // of everything that a watch returns
 	// refuse returns the status code with which a request is refused, or 0. Optional.
 	refuse func(*http.Request) int
@@ -69,7 +69,8 @@ func throughProxy(t *testing.T) *proxy {
 			return nil
 		},
 	}
-	// Certificates of its own, because those of the bed are not valid yet for an agent whose clock is late.
+	// The proxy has its own certificates: for an agent whose clock is behind, those of the bed are not
+	// valid yet.
 	ca := issue(t, "proxy-ca", &x509.Certificate{
 		NotAfter: time.Now().Add(24 * time.Hour), Subject: pkix.Name{CommonName: "proxy-ca"},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,

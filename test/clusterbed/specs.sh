@@ -26,7 +26,7 @@ for tar in "$images"/*.tar; do "$KPBED_CTR" -a "$CRI_SOCKET" -n k8s.io images im
 # A pull from registry.k8s.io is sent to this registry. A spec starts the registry at localhost:5000.
 ours registry >/dev/null || rm -f "$DIR/registry.addr"
 start registry "$BED/bin/registry" -dir "$images" -addr-file "$DIR/registry.addr"
-for _ in $(seq 100); do [ -s "$DIR/registry.addr" ] && break; sleep 0.1; done
+for _ in $(seq 300); do [ -s "$DIR/registry.addr" ] && break; sleep 0.1; done
 registry=$(cat "$DIR/registry.addr")
 for host in "registry.k8s.io $registry" "localhost:5000 localhost:5000"; do
 	mkdir -p "$DIR/cri/certs.d/${host% *}"

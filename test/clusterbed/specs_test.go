@@ -26,9 +26,11 @@ type spec struct {
 	seconds float64 // the time with the kubelet as the node
 }
 
-// TestSpecs runs Kubernetes' own specs for nodes, with the unchanged program e2e.test: those that
-// take the kubelet at most ten seconds, or all if KPCLUSTER_SPECS is "all", or those whose name
-// matches the regular expression KPCLUSTER_SPECS.
+// TestSpecs runs Kubernetes' own specs for nodes, with the unchanged program e2e.test. The variable
+// KPCLUSTER_SPECS selects the specs: empty for those that take the kubelet at most ten seconds, "all"
+// for all, otherwise a regular expression for their names. Specs have time limits of their own, which a
+// busy machine may exceed. Therefore, if at most three specs fail, the test runs these once more, one
+// at a time, and logs both results. A spec that fails twice fails the test.
 func TestSpecs(t *testing.T) {
 	specs, err := readSpecs("testdata/specs.txt")
 	require.NoError(t, err)
@@ -48,15 +50,25 @@ func TestSpecs(t *testing.T) {
 
 	results := filepath.Join(bed.env["KPCLUSTER_DIR"], "specs")
 	require.NoError(t, os.RemoveAll(results))
-	require.NoError(t, os.MkdirAll(results, 0o700))
 	began := time.Now()
-	runErr := runSpecs(results, specs, atATime)
+	failures, runErr := runSpecs(t, results, specs, atATime)
 	took := time.Since(began)
-	failures, err := failedSpecs(filepath.Join(results, "report.json"), specs)
-	require.NoError(t, err, "%v; the output is in %s", runErr, results)
 	t.Logf("%d of %d specs passed in %.0f s", len(specs)-len(failures), len(specs), took.Seconds())
 	if os.Getenv("KPCLUSTER_SPECS") == "all" {
 		require.NoError(t, record(len(specs)-len(failures), len(specs), took))
+	}
+	if n := len(failures); n > 0 && n <= 3 {
+		specs = slices.DeleteFunc(specs, func(s spec) bool { return failures[s.name] == "" })
+		for name, reason := range failures {
+			t.Logf("failed at the first attempt: %s\n%s", name, reason)
+		}
+		results = filepath.Join(results, "again")
+		failures, runErr = runSpecs(t, results, specs, 1)
+		for _, s := range specs {
+			if failures[s.name] == "" {
+				t.Log("passed at the second attempt: " + s.name)
+			}
+		}
 	}
 	require.Empty(t, failures, "the output is in %s", results)
 	require.NoError(t, runErr)
@@ -122,17 +134,18 @@ func readSpecs(file string) ([]spec, error) {
 	return specs, nil
 }
 
-// runSpecs runs specs, and writes report.json and run.log to a folder.
-func runSpecs(folder string, specs []spec, atATime int) error {
+// runSpecs runs specs, and writes report.json and run.log to a new folder. It returns the failures as
+// failedSpecs does, and the error of ginkgo.
+func runSpecs(t *testing.T, folder string, specs []spec, atATime int) (failures map[string]string, runErr error) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(folder, 0o700))
 	dir := bed.env["KPCLUSTER_DIR"]
 	names := make([]string, len(specs))
 	for i, s := range specs {
 		names[i] = regexp.QuoteMeta(s.name)
 	}
 	log, err := os.Create(filepath.Join(folder, "run.log"))
-	if err != nil {
-		return err
-	}
+	require.NoError(t, err)
 	defer log.Close()
 	c := exec.Command(bed.env["RUN_INSIDE"], "ginkgo", "--no-color", fmt.Sprintf("--procs=%d", atATime), "--timeout=3h", "--poll-progress-after=10m", "--keep-going",
 		"--json-report=report.json", "--output-dir="+folder, "--focus=("+strings.Join(names, "|")+")$", filepath.Join(bed.env["PROGRAMS"], "e2e.test"), "--",
@@ -140,7 +153,10 @@ func runSpecs(folder string, specs []spec, atATime int) error {
 		"--kubectl-path="+filepath.Join(bed.env["PROGRAMS"], "kubectl"), "--kubelet-root-dir="+filepath.Join(dir, "root"),
 		"--container-runtime-endpoint=unix://"+bed.env["CRI_SOCKET"], "--dump-logs-on-failure=true", "--dns-domain=cluster.local", "--e2e-output-dir="+folder)
 	c.Dir, c.Stdout, c.Stderr = folder, log, log
-	return c.Run()
+	runErr = c.Run()
+	failures, err = failedSpecs(filepath.Join(folder, "report.json"), specs)
+	require.NoError(t, err, "%v; the output is in %s", runErr, folder)
+	return failures, runErr
 }
 
 // failedSpecs returns the names of the specs that did not pass according to a report of ginkgo, with the

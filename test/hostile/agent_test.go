@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -216,11 +217,15 @@ func longestWait(before, after map[int]time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// freeAddress returns a loopback address that was free when it was checked.
+// freeAddress returns a loopback address that was free when it was checked. Its port is none that the
+// kernel chooses for connections or listeners.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var l net.Listener
+	var err error
+	for range 100 {
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000))); err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	return l.Addr().String(), l.Close()
+	return "", err
 }

@@ -1,8 +1,8 @@
 // Package hostile attacks the example agent: its runtime returns wrong responses, fails and
 // hangs, its manifests are invalid, its probes and hooks connect to misbehaving servers,
 // its pods are killed, and the agent itself is killed again and again. During an attack no
-// pod or container may run twice and no object of another client may change. After the
-// attack the agent must recover completely.
+// pod or container may run twice, except if responses are wrong, and no object of another
+// client may change. After the attack the agent must recover completely.
 //
 // # Running it
 //
@@ -55,12 +55,13 @@
 // no object exists twice. When all manifests are removed, no object of the agent is left.
 //
 // Every 70 ms, the monitor checks the node itself: no pod UID has two ready sandboxes, and
-// no container of a pod runs twice. This is not required from the beginning of a phase with wrong
-// responses until the agent has recovered from that phase, because an agent knows the
-// existing objects only from responses and must create what the runtime reports as missing.
-// It is required during failures, hangs, delayed and lost responses, false events and
-// kills, and with pods of other clients in a list, which the agent can recognise by their
-// labels. After a phase with wrong responses the manifests of the well-formed pods are
-// written with new content, because a pod that was reported as finished is not started
-// again.
+// no container of a pod runs twice. The monitor also checks this during failures, hangs,
+// delayed and lost responses, false events and kills, and while lists contain pods of other
+// clients, which the agent can recognise by their labels.
+//
+// There is one exception. In a phase with wrong responses, objects may exist twice until the
+// agent has recovered from this phase. An agent knows the existing objects only from
+// responses, and must create what the runtime reports as missing. After such a phase, the
+// test writes the manifests of the well-formed pods with new content, because an agent does
+// not start a pod again that was reported as finished.
 package hostile

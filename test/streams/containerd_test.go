@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -206,12 +207,17 @@ func shell(name string) []string {
 	}
 }
 
+// freeAddress returns a loopback address that was free when it was checked. Its port is none that the
+// kernel chooses for connections or listeners.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
+	for {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000)))
+		if err == nil {
+			require.NoError(t, listener.Close())
+			return listener.Addr().String()
+		}
+	}
 }
 
 // await waits until a condition is true.

@@ -346,6 +346,11 @@ func (b *bed) stopReading(t *testing.T, p protocol, blocked func()) {
 	input := &endless{moved: make(chan struct{}, 1)}
 	ended := make(chan error, 1)
 	go func() { ended <- b.exec(ctx, p, cat, stdio{in: input, out: stuck}) }()
+	select {
+	case <-input.moved:
+	case err := <-ended:
+		require.Fail(t, "the command ended", "%v", err)
+	}
 	for moving := true; moving; {
 		select {
 		case <-input.moved:

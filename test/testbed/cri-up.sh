@@ -313,7 +313,8 @@ registry() {
 		setsid "$BED/bin/registry" -dir "$BED/images" -addr-file "$DIR/registry.addr" \
 			-lock locked=kube:parts </dev/null >>"$DIR/log/registry.log" 2>&1 &
 		echo $! >"$DIR/registry.pid"
-		for _ in $(seq 100); do [ -s "$DIR/registry.addr" ] && break; sleep 0.05; done
+		for _ in $(seq 600); do [ -s "$DIR/registry.addr" ] && break; sleep 0.05; done
+		[ -s "$DIR/registry.addr" ] || { say "the registry did not start within 30 s" && tail -5 "$DIR/log/registry.log" >&2 && exit 1; }
 	fi
 	REGISTRY=$(cat "$DIR/registry.addr")
 	printf 'server = "http://%s"\n[host."http://%s"]\n  capabilities = ["pull", "resolve"]\n' \

@@ -97,8 +97,8 @@ func (r *Reviewer) ReviewToken(ctx context.Context, token string) (kubeletapi.Us
 	}
 }
 
-// isInvalidToken reports whether the error of a TokenReview means that the token is not valid. The
-// API server has no field for it.
+// isInvalidToken reports whether the error of a TokenReview means that the token is not valid. A
+// TokenReview has no field for this case.
 func isInvalidToken(message string) bool {
 	return strings.Contains(message, "invalid bearer token")
 }

@@ -28,10 +28,10 @@
 //
 // # Differences from the kubelet
 //
-//   - The kubelet repeats a failed review up to four times. Here the client of the API server sees
+//   - The kubelet repeats a failed review up to four times. Here, the client of the node's API gets
 //     the error, and repeats its own request.
 //   - The kubelet uses the packages of k8s.io/apiserver, which link more than a hundred other
-//     packages.
+//     packages. This package does not use them.
 //
 // # Testing your code with it
 //

@@ -49,9 +49,9 @@
 //
 // # Differences from the kubelet
 //
-//   - With rotation, the certificate of an existing kubeconfig is used until 70 to 90 % of its life
-//     are over. The kubelet replaces the certificate at once.
-//   - Rotation requires a client certificate in the kubeconfig. The kubelet also uses other
+//   - With rotation, this package uses the certificate of an existing kubeconfig until 70 to 90 %
+//     of its life are over. The kubelet replaces the certificate at once.
+//   - Here, rotation requires a client certificate in the kubeconfig. The kubelet also uses other
 //     credentials to request the first certificate.
 //   - When the client certificate has expired, Run requests another one with the bootstrap
 //     kubeconfig. The kubelet exits, and requests the certificate after its restart.
@@ -59,7 +59,8 @@
 //     kubelet stores the key, and continues to wait for the same request.
 //   - client-go's certificate manager, which the kubelet uses, leaves goroutines behind when it is
 //     stopped. This package has a loop of its own; the requests and the files are client-go's.
-//   - A client notices a replaced certificate within five minutes.
+//   - Here, a client notices a replaced certificate within five minutes. The kubelet checks for a
+//     replaced certificate every ten seconds.
 //
 // # Testing your code with it
 //

@@ -143,7 +143,7 @@ type Pods struct {
 	Evict func(context.Context, *corev1.Pod, podworker.KillOptions) error
 	// Observed returns the state of each pod in the runtime.
 	Observed func() []*podcache.Status
-	// Await waits until the known state of a pod is at least as new as since, and returns the
+	// Await waits until the known state of a pod is not older than the time since, and returns the
 	// state.
 	Await func(ctx context.Context, pod types.UID, since time.Time) (*podcache.Status, error)
 	// Find returns the definition of a pod by its UID.

@@ -33,8 +33,8 @@
 //  3. [Loop.Node] returns the same pointer until the node has changed. Each call of
 //     Config.NodeStatus receives a copy of the node without the changes of earlier calls. So if
 //     NodeStatus no longer adds a label or a condition, the label or the condition disappears.
-//  4. The loop deletes only images that the agent has pulled. With Config.TakeOver, it also deletes
-//     other images. A restarted agent knows which images the earlier agent has pulled.
+//  4. Without Config.TakeOver, the loop deletes only images that the agent has pulled. A restarted
+//     agent knows which images the earlier agent has pulled.
 //  5. The loop reports an OOM kill once, even if the agent restarts. But after a crash of the
 //     agent, the loop may report the kills of the last 10 s before the crash again. Before a
 //     report, the loop waits up to 10 s until the pod loop has observed the container of the kill.
@@ -61,8 +61,9 @@
 //     such images only if Config.TakeOver is set.
 //   - When disk space is short, the kubelet deletes all unused images. Here, the loop deletes
 //     only as many images as needed.
-//   - After the containers of an evicted pod are removed, the loop waits 5 s before it counts the
-//     disk space of the pod as free, because containerd deletes layers in the background.
+//   - After an eviction, the kubelet evaluates the thresholds again when the pod worker has
+//     finished. Here, the loop waits 5 s after the containers of the pod are removed, because
+//     containerd deletes layers in the background.
 //
 // Each manager lists its own differences.
 //

@@ -50,7 +50,7 @@ type Loop struct {
 	plan       *shared[Plan]
 }
 
-// New returns a Loop. It starts nothing. The error reports every problem with c.
+// New returns a Loop. It starts nothing. The error reports the problems with c.
 func New(c Config) (*Loop, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -30,7 +30,8 @@ type admissionQueueConfig struct {
 	view func(*corev1.Pod) *corev1.Pod
 	// runs reports whether a container of the pod may run.
 	runs func(types.UID) bool
-	// answered receives each result, and idle is called when the queue is empty.
+	// The function answered receives each result. The function idle is called when the queue is
+	// empty.
 	answered func(uid types.UID, version uint64, result lifecycle.PodAdmitResult)
 	idle     func()
 	observer lifecycle.AdmitObserver
@@ -211,8 +212,9 @@ func (l *admissionQueue) next() (request, bool) {
 	return request{}, false
 }
 
-// question calls the handlers for one pod and reports the result. If ctx is done before the
-// handlers have returned, it reports no result, and the pod is not refused.
+// question calls the handlers for one pod and reports the result. If the queue is draining,
+// question refuses the pod and calls no handler. If ctx is done before the handlers have returned,
+// question reports no result, and the pod is not refused.
 func (l *admissionQueue) question(ctx context.Context, r request) {
 	l.mu.Lock()
 	draining := l.draining

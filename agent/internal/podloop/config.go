@@ -180,9 +180,9 @@ type Observers struct {
 	// Edited is called when an admitted pod has a new definition with another spec. The new
 	// definition has not gone through admission yet.
 	Edited func(before, after *corev1.Pod)
-	// Searched is called after each search of the disk for files of pods without a record. found is
-	// the number of pods with such files. remaining is the number of these pods that an earlier
-	// search has already found.
+	// Searched is called after each search of the disk for files of pods without a record. The
+	// argument found is the number of pods with such files. The argument remaining is the number of
+	// these pods that an earlier search has already found.
 	Searched   func(found, remaining int)
 	Admission  lifecycle.AdmitObserver
 	Preemption lifecycle.NodeObserver

@@ -23,21 +23,23 @@
 // # What it guarantees
 //
 //  1. Each pod that a source defines goes through admission. This includes a pod that is defined
-//     again after an earlier run was refused or has ended. The exception is a pod that ended
-//     before the agent started, because a refusal would replace its final status. At the start
-//     of the agent, running pods are admitted first.
+//     again after an earlier run was refused or has ended. One exception is a pod with a deletion
+//     timestamp. The other exception is a pod that ended before the agent started, because a
+//     refusal would replace its final status. At the start of the agent, running pods are
+//     admitted first.
 //  2. A refused edit does not change the running version of a pod.
 //  3. A slow handler delays only other admissions and releases. An answer after more than 30 s
 //     counts as a refusal. [Loop.Checks] names a handler that still runs after 30 s.
 //  4. Before the first admission, the loop restores the allocators from the result of the first
-//     relist. A pod whose inspection failed is missing in this result. Release is called once for
-//     each admitted pod, and for each pod that a later allocator has refused.
+//     relist. A pod whose inspection failed is missing in this result. The loop calls the method
+//     Release of an allocator once for each admitted pod, and once for each pod that a later
+//     allocator has refused.
 //  5. The cost of an admission depends on the number of admitted pods, and not on the number of
 //     refused pods. The admission of refused pods is retried in rounds. A round starts only when
 //     the admission queue is empty.
 //  6. When a source no longer defines a pod, the loop stops the pod at once. A pod of an earlier
 //     agent that no source has defined yet keeps running until every source has called set. The
-//     exception is [Loop.StopPods], which stops such pods too.
+//     exception is [Loop.StopPods] with a zero ShutdownConfig, which also stops such pods.
 //  7. Housekeeping only repairs inconsistencies. In a test, pods run from admission to removal
 //     without housekeeping.
 //  8. [Loop.Sync], [Loop.SyncAll] and [Loop.NodeChanged] never block and call no callbacks.

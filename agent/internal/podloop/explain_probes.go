@@ -84,8 +84,8 @@ func (p Probe) threat() string {
 }
 
 // streak returns the number of the last runs in a row that had the same outcome, and whether
-// these runs failed. more reports whether there may be more such runs among the earlier runs,
-// which are no longer stored. Runs that could not be carried out are skipped.
+// these runs failed. The result more reports whether there may be further such runs among the
+// earlier runs, which are no longer stored. Runs that could not be carried out are skipped.
 func (p Probe) streak() (n int32, failed, more bool) {
 	for _, r := range slices.Backward(p.Runs) {
 		if r.Outcome == prober.Errored {

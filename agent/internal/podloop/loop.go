@@ -108,8 +108,8 @@ func (l *Loop) applyAll(e event) {
 
 // batchDone is called after each batch of events.
 func (l *Loop) batchDone() {
-	// Start a round of retries only if the admission queue is empty. Otherwise, each pod that
-	// ends would start another round.
+	// Start a round of retries only if the admission queue is empty. Without this condition, each
+	// pod that ends would start another round.
 	if l.retryDue && l.admissionQueue.isIdle() {
 		l.retryDue = false
 		l.applyAll(event{kind: evRetry})
@@ -295,9 +295,9 @@ func (l *Loop) savedStatus(uid types.UID) (corev1.PodStatus, bool) {
 	return s, true
 }
 
-// Sync informs the loop of a change of something outside the agent on which these pods depend.
-// Refused static pods and refused edits go through admission again, admitted pods are synced,
-// and the status of each pod is published again. Sync never blocks. Any goroutine may call it,
+// Sync informs the loop that a dependency of these pods, such as a Secret, has changed. Refused
+// static pods and refused edits go through admission again, admitted pods are synced, and the
+// status of each pod is published again. Sync never blocks. Any goroutine may call it,
 // even with locks held.
 func (l *Loop) Sync(uids ...types.UID) {
 	l.post(func() {
@@ -330,8 +330,8 @@ func (l *Loop) plegEvent(e pleg.Event) {
 }
 
 // wake makes the worker of a pod sync the pod. The goroutine of the event queue calls UpdatePod,
-// because an update from another goroutine could replace an update with a newer definition of
-// the pod.
+// because an update from another goroutine could overwrite an update that has a newer definition
+// of the pod.
 func (l *Loop) wake(uid types.UID) {
 	l.post(func() {
 		if pod, known := l.Find(uid); known {

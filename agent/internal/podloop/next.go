@@ -283,7 +283,7 @@ func (s *step) retry() {
 	}
 }
 
-// dependencyChanged handles a change of something outside the agent on which the pod depends.
+// dependencyChanged handles the change of a dependency of the pod, such as a Secret.
 func (s *step) dependencyChanged() {
 	s.retry()
 	if s.state == Admitted {

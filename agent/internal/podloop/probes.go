@@ -162,7 +162,7 @@ func (l *Loop) wasStarted(uid types.UID, id string) bool {
 	return false
 }
 
-// retain stops the probes of pods for which known returns false.
+// retain stops the probes of pods for which the function known returns false.
 func (p *probes) retain(known func(types.UID) bool) {
 	p.CleanupPods(known)
 	p.mu.Lock()

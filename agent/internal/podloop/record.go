@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// record is the state of the pod with one UID. It is a value: next returns a new record. The
-// record of an unknown pod has only the UID and the state Gone.
+// record is the state of the pod with one UID. It is a value: the function next returns a new
+// record. The record of an unknown pod has only the UID and the state Gone.
 type record struct {
 	uid   types.UID
 	state State
@@ -49,7 +49,8 @@ type record struct {
 	endedBy uint64
 	// adopted reports whether the pod ran before this agent started.
 	adopted bool
-	// why is the reason of the last change of state, and since is the time of that change.
+	// The field why has the reason of the last change of state. The field since has the time of
+	// that change.
 	why   string
 	since time.Time
 	// grace is the grace period with which the pod was killed. Nil means the pod's own grace
@@ -94,7 +95,7 @@ const (
 	// evRetry retries the admission of refused pods and edits, because the node has changed or
 	// another pod has ended.
 	evRetry
-	// evDependencyChanged is a change of something outside the agent on which the pod depends.
+	// evDependencyChanged is the change of a dependency of the pod, such as a Secret.
 	evDependencyChanged
 	// evKilled stops a pod.
 	evKilled
@@ -185,7 +186,7 @@ type do struct {
 	// version and edit are set for doAdmit.
 	version uint64
 	edit    bool
-	// how is set for doStop.
+	// The field how is set for doStop.
 	how podworker.KillOptions
 	// result is set for doRefuse and doRefuseEdit.
 	result lifecycle.PodAdmitResult

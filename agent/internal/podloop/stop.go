@@ -19,7 +19,7 @@ import (
 const stopMargin = time.Minute
 
 // Kill stops a pod permanently, and returns when none of the pod's containers runs. If ctx is
-// done first, the pod is still stopped.
+// done first, Kill returns an error, but the loop continues to stop the pod.
 func (l *Loop) Kill(ctx context.Context, uid types.UID, how podworker.KillOptions) error {
 	remove := keepData
 	if how.Evict {
@@ -28,8 +28,8 @@ func (l *Loop) Kill(ctx context.Context, uid types.UID, how podworker.KillOption
 	return l.kill(ctx, event{kind: evKilled, uid: uid, how: how, removalReason: remove})
 }
 
-// Evict stops a pod permanently, returns when none of the pod's containers runs, and starts the
-// removal of the pod's data.
+// Evict stops a pod permanently, and returns when none of the pod's containers runs. The remover
+// then removes the pod's data in the background.
 func (l *Loop) Evict(ctx context.Context, pod *corev1.Pod, how podworker.KillOptions) error {
 	how.Evict = true
 	return l.Kill(ctx, pod.UID, how)
@@ -88,10 +88,11 @@ func (l *Loop) await(ctx context.Context, condition func() bool) error {
 var ErrStopping = errors.New("the pods are already being stopped")
 
 // StopPods stops all pods. It returns when no pod runs and the statuses of the pods are published.
-// If how is zero, StopPods stops all pods at the same time, each with its own grace period, and
-// removes all data of the pods. Otherwise, it stops the pods in the order of their priority. Until
-// Run returns, the loop admits no pod, and refuses new API pods. If ctx is cancelled before all
-// pods are stopped, admission continues, and static pods that StopPods has ended start again.
+// If the argument how is zero, StopPods stops all pods at the same time, each with its own grace
+// period, and removes all data of the pods. If it is not zero, StopPods stops the pods in the order
+// of their priority. Until Run returns, the loop admits no pod, and refuses new API pods. If ctx is
+// cancelled before all pods are stopped, admission continues, and static pods that StopPods has
+// ended start again.
 func (l *Loop) StopPods(ctx context.Context, how podworker.ShutdownConfig) error {
 	if err := how.Validate(); err != nil {
 		return fmt.Errorf("invalid shutdown config: %w", err)

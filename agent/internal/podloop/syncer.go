@@ -21,8 +21,8 @@ import (
 // computes the pod's status before and after that.
 type syncer struct{ *Loop }
 
-// SyncPod brings a pod closer to its spec. terminal reports whether the containers of the pod
-// have ended and none will be restarted.
+// SyncPod brings a pod closer to its spec. The result terminal reports whether the phase of the pod
+// is Succeeded or Failed. The worker then stops the containers that still run.
 func (s syncer) SyncPod(ctx context.Context, req podworker.SyncRequest) (terminal bool, err error) {
 	s.probes.sync(req) // before the status, which contains probe results
 	if podspec.IsTerminal(s.setStatus(ctx, req, running).Phase) {

@@ -28,8 +28,7 @@ import (
 // as the kubelet's.
 const failedSync = "FailedSync"
 
-// New returns a Loop. It starts nothing and opens nothing. The error reports every problem with
-// cfg.
+// New returns a Loop. It starts nothing and opens nothing. The error reports the problems with cfg.
 func New(cfg Config) (*Loop, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid config: %w", err)

@@ -24,8 +24,8 @@ const (
 	// DefaultServer is the default URL of an agent.
 	DefaultServer = "http://127.0.0.1:10255"
 
-	// answerTimeout limits each step until a response starts, such as connecting. It also limits
-	// the total time of a request, except for streams and pulls.
+	// answerTimeout limits connecting and, except for pulls, the wait for the start of a response.
+	// It also limits the total time of a request, except for streams, logs and pulls.
 	answerTimeout = 15 * time.Second
 	// maxAnswer is the maximum size in bytes of a response, except for logs. In a watch, it is the
 	// maximum size of an event.
@@ -59,7 +59,8 @@ type Client struct {
 	patient   *http.Client // without a limit for the start of the response
 }
 
-// UnreachableError is returned if a request gets no complete response.
+// UnreachableError is returned if a request gets no response or, except for logs and events, no
+// complete response.
 type UnreachableError struct {
 	Server string
 	Err    error
@@ -76,8 +77,8 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns Err.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// StatusError is returned if the agent responds with an HTTP status other than 200, or other than
-// 101 to [Client.Upgrade].
+// StatusError is returned if the agent responds with an HTTP status other than 200. For
+// [Client.Upgrade], the expected status is 101.
 type StatusError struct {
 	Code int    // the HTTP status code
 	Text string // the text of the response
@@ -380,8 +381,8 @@ func readToken(file string) (string, error) {
 	return token, nil
 }
 
-// get returns the body of a response with the status 200, which the caller must close. Other
-// statuses are errors.
+// get returns the body of a response with the status 200. Other statuses are errors. The caller
+// must close the body.
 func (c *Client) get(ctx context.Context, path string, query url.Values, form Form) (io.ReadCloser, error) {
 	req, err := c.request(ctx, http.MethodGet, path, query)
 	if err != nil {
@@ -417,7 +418,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return req, nil
 }
 
-// send sends a request. A response with a status other than want is an error.
+// send sends a request. A response with another status than the argument want is an error.
 func (c *Client) send(client *http.Client, req *http.Request, want int) (*http.Response, error) {
 	answer, err := client.Do(req)
 	if err != nil {

@@ -1,11 +1,12 @@
-// Package api has the JSON types of those endpoints of package kubeletapi that the kubelet does
-// not have, and a client for all endpoints.
+// Package api has the JSON types of those endpoints of package kubeletapi that the kubelet does not
+// have, and a client for most of its endpoints.
 //
 // # What it does
 //
-// [Status], [Event] and [Explanation] are the responses to /agent/status, /agent/events and
-// /agent/explain. The responses of the other endpoints have the types of Kubernetes, as in the
-// kubelet. [ExplanationText] formats an Explanation as text. A [Client] sends requests to one agent.
+// [Status], [Event], [Explanation], [ImageList], [Restart] and [Image] are the types of the
+// responses to /agent/status, /agent/events, /agent/explain, /agent/images, /agent/restart and
+// /agent/pull. The endpoints that the kubelet also has respond with the types of Kubernetes.
+// [ExplanationText] formats an Explanation as text. A [Client] sends requests to one agent.
 //
 // # What you supply
 //
@@ -29,8 +30,8 @@
 //
 // # Differences from the kubelet
 //
-//   - The kubelet has none of these endpoints.
-//   - [Client.Logs] also returns rotated files of a log.
+//   - The kubelet has no endpoints below /agent/.
+//   - [Client.Logs] also returns the rotated files of a log. The kubelet does not read them.
 //
 // # Testing your code with it
 //

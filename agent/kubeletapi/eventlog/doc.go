@@ -32,10 +32,11 @@
 //
 // # Differences from the kubelet
 //
-//   - The kubelet sends its events to the API server and does not store them.
-//   - No event is dropped by a rate limit. A full log deletes the oldest event.
-//   - Only equal events are counted as one. The kubelet also combines similar
-//     events.
+//   - The kubelet sends its events to the API server and does not store them. Ours stores its
+//     events in memory and does not send them.
+//   - The kubelet drops events that exceed a rate limit. Ours has no rate limit; a full log deletes
+//     its oldest event.
+//   - Ours counts only equal events as one. The kubelet also combines similar events.
 //
 // # Testing your code with it
 //

@@ -94,16 +94,16 @@ func (l *Log) deleteOldest() {
 	l.events = slices.Delete(l.events, 0, 1)
 }
 
-// find returns the index of the event with the number, or of the first event with a higher
-// number, and whether the event exists. Callers hold mu.
+// find returns the index of the event with the number, or of the first event with a higher number.
+// It also reports whether an event with exactly this number exists. Callers hold mu.
 func (l *Log) find(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.events, number, func(e api.Event, n uint64) int { return cmp.Compare(e.Number, n) })
 }
 
-// After returns the stored events with numbers above number, oldest first, and the number for the
-// next call. complete is false if an event with a number above number was deleted. A number above
-// the number of the last event comes from an earlier process and counts as 0. The caller owns the
-// slice.
+// After returns the stored events whose numbers exceed the argument, oldest first, and the argument
+// for the next call. The result complete is false if an event whose number exceeds the argument was
+// deleted. An argument that exceeds the number of the last event comes from an earlier process and
+// counts as 0. The caller owns the slice.
 func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +114,8 @@ func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bo
 	return slices.Clone(l.events[i:]), l.number, number >= l.lost
 }
 
-// Changed returns a channel that is closed when the log has an event with a number above number. If
-// the log already has such an event, the channel is closed at once.
+// Changed returns a channel that is closed when the log has an event whose number exceeds the
+// argument. If the log already has such an event, the channel is closed at once.
 func (l *Log) Changed(number uint64) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,8 @@ func (l *Log) Changed(number uint64) <-chan struct{} {
 	return l.changed
 }
 
-// About returns at most limit of the last events about an object, newest first.
+// About returns the last events about an object, newest first. The argument limit is the maximum
+// number of events.
 func (l *Log) About(kind, namespace, name string, limit int) (events []api.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

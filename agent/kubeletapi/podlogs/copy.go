@@ -146,15 +146,15 @@ func (c *copier) tooOld(n name) bool {
 	return err == nil && info.ModTime().Before(c.options.Since)
 }
 
-// upToLast copies all files except the last file. Each file is open only while it is read.
-// before is the key of the file before the first file.
+// upToLast copies all files except the last file. Each file is open only while it is read. The
+// argument before is the key of the file that precedes the first of these files.
 func (c *copier) upToLast(names []name, before key) error {
 	for len(names) > 1 {
 		l, err := c.dir.open(names[0])
 		if errors.Is(err, fs.ErrNotExist) {
 			became, err := c.dir.renamed(names[0], before)
 			if names = append(became, names[1:]...); err == nil && len(became) == 0 {
-				err = c.unfinished() // the rest of these lines was deleted with the file
+				err = c.unfinished() // the rest of the partial lines was deleted with the file
 			}
 			if err != nil {
 				return err
@@ -172,8 +172,8 @@ func (c *copier) upToLast(names []name, before key) error {
 	return nil
 }
 
-// whole copies a file to which the runtime no longer writes, and closes the file. next is the
-// attempt of the next file.
+// whole copies a file to which the runtime no longer writes, and closes the file. The argument
+// next is the attempt of the next file.
 func (c *copier) whole(l *logFile, at int64, next uint32) error {
 	defer func() { _ = l.close() }() // nothing was written
 	defer func() { c.from, c.nextFrom = c.nextFrom, 0 }()
@@ -220,8 +220,9 @@ func (c *copier) drain(split *splitter) error {
 	}
 }
 
-// end copies an incomplete line at the end of a file. If attempt is true, the file is the last
-// file of its attempt. end then also copies partial lines, which will never be completed.
+// end copies an incomplete line at the end of a file. If the argument attempt is true, the file
+// is the last file of its attempt. In this case, end also copies partial lines, which will
+// never be completed.
 func (c *copier) end(split *splitter, attempt bool) error {
 	if p, ok := split.remaining(); ok {
 		if err := c.piece(p); err != nil {

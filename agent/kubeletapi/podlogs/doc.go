@@ -27,8 +27,8 @@
 //  4. The memory use does not depend on the size of the log, except for the file names and
 //     about 40 bytes for each line of TailLines. At most three files are open.
 //  5. Lines that are not valid log lines are ignored.
-//  6. With Follow, Copy reads a file that was truncated in place again from its start. Data
-//     that was written before the truncation and that Copy has not read yet is lost.
+//  6. With Follow, if a file is truncated in place, Copy reads the file again from its start.
+//     Data that was written before the truncation and that Copy has not read yet is lost.
 //
 // # Goroutines and locking
 //
@@ -38,13 +38,13 @@
 //
 // # Differences from the kubelet
 //
-//   - Rotated files are read. The kubelet's log of a container begins with its last rotation
+//   - Ours reads rotated files. The kubelet's log of a container begins with its last rotation
 //     (kubernetes#59902).
-//   - Follow continues with the next instance of the container. In the kubelet, following
-//     ends with the instance.
-//   - TailLines counts whole lines and not parts of lines, and only lines of the selected
-//     stream.
-//   - A returned line never contains parts of both streams.
+//   - In ours, Follow continues with the next instance of the container. In the kubelet,
+//     following ends with the instance.
+//   - In ours, TailLines counts whole lines, and only lines of the selected stream. The kubelet
+//     counts each part of a split line.
+//   - In ours, a returned line never contains parts of both streams. In the kubelet, it may.
 //
 // # Testing your code with it
 //

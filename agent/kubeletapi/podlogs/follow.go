@@ -135,8 +135,8 @@ func (c *copier) later(current *logFile) (s successors, err error) {
 	return successors{}, nil // the next check tries again
 }
 
-// listLater lists the files after the file current. before is the key of the file that
-// precedes them.
+// listLater lists the files after the file current. The result before is the key of the
+// file that precedes them.
 func (c *copier) listLater(current *logFile) (names []name, before key, err error) {
 	if names, err = c.dir.list(current.attempt); err != nil {
 		return nil, key{}, err

@@ -23,7 +23,7 @@ type splitter struct {
 	reader  *bufio.Reader
 	at      int64  // offset of the next piece
 	pending []byte // start of an incomplete line
-	inside  bool   // next has already returned a piece of the current line
+	inside  bool   // the method next has already returned a piece of the current line
 }
 
 func newSplitter(r io.Reader, at int64) *splitter {
@@ -74,16 +74,17 @@ type joined struct {
 // joiner joins the parts of lines, separately for each stream.
 type joiner struct {
 	open map[Stream]*joined // incomplete lines
-	// inside is the log line to which the next piece belongs. known reports whether inside is
-	// valid.
+	// The field inside is the log line to which the next piece belongs. The field known reports
+	// whether this line is valid.
 	inside Line
 	known  bool
 }
 
 func newJoiner() *joiner { return &joiner{open: map[Stream]*joined{}} }
 
-// add adds a piece of a file. If the piece completes a line, add returns the line and true. The
-// text of the line is valid until the next call.
+// add adds a piece of a file. If the piece completes a line, or the line has reached
+// maxLineBytes, add returns the line and true. The text of the line is valid until the next
+// call.
 func (j *joiner) add(p piece) (joined, bool) {
 	if p.first {
 		l, err := ParseLine(p.data)

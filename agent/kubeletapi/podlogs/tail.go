@@ -20,8 +20,8 @@ type start struct {
 	at   int64 // offset in the uncompressed file
 	// opened is the open file at index file, or nil if that file is not open or is the last file.
 	opened *logFile
-	// from is the end of the first selected line. Lines that end before from are skipped. nextFrom
-	// is the from of the next file.
+	// The field from is the end of the first selected line. Lines that end before this offset are
+	// skipped. nextFrom is the value of the field from for the next file.
 	from, nextFrom int64
 }
 
@@ -83,7 +83,7 @@ func (c *copier) fromBegin(s start, names []name, found tail) start {
 }
 
 // unended returns the start offset of the first line of these streams that continues in the next
-// file. It returns at if at is smaller, or if no line continues in the next file.
+// file. It returns the argument at if that is smaller, or if no line continues in the next file.
 func unended(l *logFile, streams []Stream, at int64) int64 {
 	for _, stream := range streams {
 		t, err := tailOf(l, 1, func(l Line) bool { return l.Stream == stream })
@@ -142,9 +142,10 @@ func (t tail) start(file int) start {
 	return s
 }
 
-// tailOf finds the last n selected lines of a file, or fewer if the file has fewer. It reads a part
-// at the end of the file, and reads a larger part until the part contains these lines. So the cost
-// does not depend on the file size. It reads a compressed file completely.
+// tailOf finds the last n selected lines of a file, or fewer if the file has fewer. It reads a
+// compressed file completely. Of another file, it reads a part at the end, and reads a larger part
+// until the part contains these lines. So the cost depends on how far these lines are from the end,
+// and not on the file size.
 func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
 	r, err := l.reader()
 	if err != nil {

@@ -103,8 +103,9 @@ func (p Program) upload(ctx context.Context, client *api.Client, t stream.Target
 	return err
 }
 
-// piped connects the output of write with the input of read. If read fails by itself, piped cancels
-// write and returns the error of read. Otherwise it returns the error of write.
+// piped connects the output of the function write with the input of the function read. If the
+// reading function fails by itself, piped cancels the writing function and returns the error of the
+// reading function. Otherwise it returns the error of the writing function.
 func (p Program) piped(ctx context.Context, write func(context.Context, io.Writer) error, read func(io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,9 +127,10 @@ func (p Program) piped(ctx context.Context, write func(context.Context, io.Write
 	return err
 }
 
-// unpack extracts an archive. The entry with the name base becomes local, and all other entries must be
-// below it. The container may be hostile, so unpack checks the names of all entries and creates no
-// links. [os.Root] refuses existing links that lead out of the folder that contains local.
+// unpack extracts an archive. The entry whose name is the parameter base becomes the file or folder
+// at the path local. All other entries must be below this entry. The container may be hostile, so
+// unpack checks the names of all entries and creates no links. [os.Root] refuses existing links
+// that lead out of the folder that contains local.
 func (p Program) unpack(r io.Reader, base, local string) (err error) {
 	root, err := os.OpenRoot(filepath.Dir(local))
 	if err != nil {

@@ -4,18 +4,18 @@
 // # What it does
 //
 // [Program.Main] runs the command in its first argument and returns the exit code. Without
-// arguments, or if the first argument is a flag, the command is run. This command runs the agent
-// itself, with the function that the program supplies. The commands status, top, pods, logs,
-// events, explain, images, evict --dry-run and gc --dry-run query an agent over HTTP with package
-// api and print the response. The commands restart and pull change pods and images. The commands
-// exec, attach, port-forward and cp use package stream. The commands validate, config, completion
-// and version need no running agent.
+// arguments, or if the first argument is a flag, Main uses the command named run. This command
+// runs the agent itself, with the function that the program supplies. The commands status, top,
+// pods, logs, events, explain, images, evict --dry-run and gc --dry-run query an agent over HTTP
+// with package api and print the response. The commands restart and pull change pods and images.
+// The commands exec, attach, port-forward and cp use package stream. The commands validate,
+// config, completion and version need no running agent.
 //
 // Package flag of the standard library parses the flags. Flags may have one dash or two, and may
-// be before or after other arguments. A command framework would replace the flags of run with its
-// own flags. The main benefit of a framework, shell completion, is a small part of this package:
-// the shell scripts call the program itself for candidates, so they can complete the names of the
-// current pods.
+// be before or after other arguments. A command framework would replace the flags of the command
+// run with its own flags. The main benefit of a framework, shell completion, is a small part of
+// this package: the shell scripts call the program itself for candidates, so they can complete the
+// names of the current pods.
 //
 // # What you supply
 //

@@ -25,8 +25,8 @@ type logFlags struct {
 	maxRequests   int
 }
 
-// selectedTail is the number of lines of each container that logs prints if the user selects pods by
-// labels and sets no --tail, as in kubectl.
+// selectedTail is the number of lines of each container that the command logs prints if the user
+// selects pods by labels and sets no --tail, as in kubectl.
 const selectedTail = 10
 
 func (p Program) logs() command {

@@ -14,7 +14,7 @@ import (
 
 const (
 	barWidth = 24
-	// shownWarnings is the maximum number of warnings that status prints.
+	// shownWarnings is the maximum number of warnings that the command status prints.
 	shownWarnings = 5
 )
 
@@ -49,7 +49,7 @@ func (p Program) status() command {
 	}
 }
 
-// showStatus prints a status. wide also prints healthy pods and unknown signals.
+// showStatus prints a status. If wide is true, it also prints healthy pods and unknown signals.
 func (p Program) showStatus(s api.Status, wide bool) {
 	l := p.screenStyle()
 	head := newTable(p.Stdout, l)

@@ -106,7 +106,7 @@ func (p Program) screen(text string) string {
 	return home + strings.Join(lines, clearLine+"\n") + clearLine + "\n" + clearBelow
 }
 
-// topText returns the output of top. It cuts lines to the width of the terminal.
+// topText returns the output of the command top. It cuts lines to the width of the terminal.
 func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
 	var out bytes.Buffer
 	l := p.screenStyle()
@@ -138,8 +138,8 @@ func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
 	return out.String()
 }
 
-// orders returns the comparison functions by the value of --sort. All functions except name
-// sort in descending order.
+// orders returns the comparison functions by the value of --sort. All functions except the
+// function for name sort in descending order.
 func orders() map[string]func(a, b api.Pod) int {
 	by := func(figure func(api.Usage) float64) func(a, b api.Pod) int {
 		value := func(p api.Pod) float64 {

@@ -164,7 +164,7 @@ func (o *Settings) validateAccess() (errs []error) {
 }
 
 // validate reports every invalid setting. If the user set the setting with a flag, the error has
-// the name of the flag. given is the result of parse.
+// the name of the flag. The parameter given is the result of the method parse.
 func (o *Settings) validate(given map[string]string) error {
 	var errs []error
 	for _, problem := range validation.IsDNS1123Subdomain(o.NodeName) {

@@ -201,7 +201,7 @@ func valueRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "values of a refused file", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Ours refuses some files that the kubelet accepts, and accepts some files that the kubelet refuses. If ours or the kubelet refuses a file, it uses no field of the file.",
+		Sentence: "Ours refuses some files that the kubelet accepts, and accepts some files that the kubelet refuses. Neither ours nor the kubelet uses a field of a file that it refuses.",
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "value ")
 			switch {

@@ -21,7 +21,7 @@ func looserRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "imageMaximumGCAge below imageMinimumGCAge", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "imageMaximumGCAge may be shorter than imageMinimumGCAge; an image is still never deleted before imageMinimumGCAge.",
+		Sentence: "Ours accepts an imageMaximumGCAge that is not longer than imageMinimumGCAge, and still never deletes an image before imageMinimumGCAge; the kubelet refuses the file.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused imageMaximumGCAge" && s.Kubelet == "yes" && s.Ours == "" && c.ImageMaximumGCAge.Duration > 0 && c.ImageMaximumGCAge.Duration <= c.ImageMinimumGCAge.Duration
@@ -33,7 +33,7 @@ func looserRules() []judge.Rule[*world] {
 func stricterRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "cgroup settings without cgroupsPerQOS", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "Settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a cgroupRoot. Otherwise ours refuses them. Ours also refuses podPidsLimit 0.",
+		Sentence: "In ours, settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a cgroupRoot. The kubelet accepts other combinations, and podPidsLimit 0; ours refuses both.",
 		Explains: func(s scene) bool {
 			if s.Kubelet != "" || s.Ours != "yes" {
 				return false
@@ -54,7 +54,7 @@ func stricterRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "unsupported values of enforceNodeAllocatable", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The only supported values of enforceNodeAllocatable are pods and none.",
+		Sentence: "Ours only supports the values pods and none of enforceNodeAllocatable; the kubelet has more values, such as system-reserved.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused enforceNodeAllocatable" && s.Kubelet == "" && s.Ours == "yes" &&

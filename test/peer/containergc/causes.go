@@ -31,16 +31,16 @@ func causesInRuntime() []cause {
 		},
 		{
 			"containers and sandboxes in unknown states", knownStates, judge.Deliberate,
-			"A container or a sandbox in a state that this version does not know counts as running; the kubelet removes it.",
+			"Here a container or a sandbox in a state that this version does not know counts as running; the kubelet removes it.",
 		},
 		{
 			"minimum age counted from the exit", ageFromEnd, judge.KubeletDefect,
-			"The age of a dead container counts from its exit; in the kubelet it counts from its creation, " +
+			"Here the age of a dead container counts from its exit; in the kubelet it counts from its creation, " +
 				"so that a container that ran for a long time is never young.",
 		},
 		{
 			"newest instance by attempt", attemptsTell, judge.KubeletDefect,
-			"The container or sandbox with the highest attempt is the newest, and creation times matter only " +
+			"Here the container or sandbox with the highest attempt is the newest, and creation times matter only " +
 				"for equal attempts; the kubelet compares only creation times, although the clock may have been " +
 				"set.",
 		},
@@ -54,15 +54,15 @@ func causesInRuntime() []cause {
 		},
 		{
 			"failed removals reported as errors", failuresAreErrors, judge.Deliberate,
-			"A failed removal is part of the error of the pass and of its event; the kubelet only logs it.",
+			"Here a failed removal is part of the error of the pass and of its event; the kubelet only logs it.",
 		},
 		{
 			"event after failed DeleteAllUnusedContainers", tellsReclaim, judge.Deliberate,
-			"A failed DeleteAllUnusedContainers also causes the event ContainerGCFailed; the kubelet only logs the failure.",
+			"Here a failed DeleteAllUnusedContainers also causes the event ContainerGCFailed; the kubelet only logs the failure.",
 		},
 		{
 			"rate-limited ContainerGCFailed events", quiets, judge.Deliberate,
-			"The event ContainerGCFailed is recorded at most once in ten minutes; the kubelet records it in each pass that fails.",
+			"As long as all passes fail, ours records the event ContainerGCFailed at most once in ten minutes; the kubelet records it in each pass that fails.",
 		},
 	}
 }
@@ -78,7 +78,7 @@ func causesInLogs() []cause {
 		},
 		{
 			"pod log directory removed last", folderLast, judge.Deliberate,
-			"The logs of a pod that was deleted or evicted are kept until nothing of the pod is left in the " +
+			"Ours keeps the logs of a pod that was deleted or evicted until nothing of the pod is left in the " +
 				"runtime; the kubelet removes them at once.",
 		},
 		{

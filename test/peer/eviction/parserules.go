@@ -28,8 +28,8 @@ func parseRules() (all []judge.Rule[*settingsWorld]) {
 		name, sentence string
 	}{
 		{otherWords, "wording of parse errors", "For a number or a duration that cannot be parsed, the kubelet reports the error of Go's packages; ours names a valid example."},
-		{endless, "quantities with huge exponents", "An amount with an excessively large exponent is refused without computing it."},
-		{mistake, "strict validation of eviction settings", "Settings that can only be mistakes are refused, with one error for all of them; [ThresholdSettings.Lenient] accepts them as the kubelet does."},
+		{endless, "quantities with huge exponents", "Ours refuses an amount with an excessively large exponent without computing the amount."},
+		{mistake, "strict validation of eviction settings", "Ours refuses settings that can only be mistakes, with one error for all of them; [ThresholdSettings.Lenient] accepts them as the kubelet does."},
 		{pairsNamed, "repeated or malformed flag values", "If a flag has two values for one signal, the kubelet uses the last; ours refuses the flag. The error also names each malformed pair."},
 	} {
 		all = append(all, judge.Rule[*settingsWorld]{

@@ -17,7 +17,7 @@ func textRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
 		{
 			Name: "negative MaxPodGracePeriodSeconds", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "With a negative MaxPodGracePeriodSeconds, a pod keeps its own grace period; in the kubelet it gets one second.", Ends: true,
+			Sentence: "With a negative MaxPodGracePeriodSeconds, a pod keeps its own grace period in ours; in the kubelet it gets one second.", Ends: true,
 			Explains: func(s judge.Scene[*world]) bool {
 				st, name := killOf(s, "grace")
 				return st != nil && st.w.MaxGrace < 0 && st.note().Acts.Grace > 0 && s.Kubelet == "1" && s.Ours == st.ownGrace(name)

@@ -18,7 +18,7 @@ func thresholdRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
 		{
 			Name: "rate-limited eviction events", Class: judge.Deliberate, Doc: doc,
-			Sentence: "The event EvictionThresholdMet is sent at most once per [Config.EventPeriod] for each resource, and the event about an evicted pod once, however often its kill is retried.",
+			Sentence: "The kubelet repeats its events in each pass; ours sends the event EvictionThresholdMet at most once per [Config.EventPeriod] for each resource, and the event about an evicted pod once, however often its kill is retried.",
 			Explains: eventOnce,
 		},
 		{

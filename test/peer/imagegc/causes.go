@@ -43,7 +43,7 @@ func causesInImages() []cause {
 		},
 		{
 			"MinAge in the MaxAge pass", minAgeAlways, judge.KubeletDefect, both,
-			"MinAge applies in every pass; the kubelet's pass for MaxAge ignores it.",
+			"Here MinAge applies in every pass; the kubelet's pass for MaxAge ignores it.",
 		},
 		{
 			"images in use by name", namesCount, judge.Deliberate, both,
@@ -67,7 +67,7 @@ func causesInImages() []cause {
 		{
 			"InvalidImageID event without feature gate", tellsNoID, judge.Deliberate,
 			[]part{invalidID},
-			"The event InvalidImageID about an image with an empty id does not depend on the feature gate RuntimeClassInImageCriAPI.",
+			"The kubelet records the event InvalidImageID about an image with an empty id only with the feature gate RuntimeClassInImageCriAPI; ours also records it without the gate.",
 		},
 	}
 }

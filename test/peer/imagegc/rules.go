@@ -56,7 +56,7 @@ func rules() (rules []judge.Rule[*World]) {
 	}
 	return append(rules, judge.Rule[*World]{
 		Name: "all problems of an invalid policy", Class: judge.Deliberate, Doc: "imagegc/doc.go",
-		Sentence: "All problems of an invalid policy are reported; the kubelet reports the first.",
+		Sentence: "Ours reports all problems of an invalid policy; the kubelet reports the first.",
 		Explains: func(s judge.Scene[*World]) bool {
 			problems, ok := strings.CutPrefix(s.Ours, "imagegc: invalid config: ")
 			first, _, _ := strings.Cut(problems, "\n")

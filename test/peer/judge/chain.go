@@ -7,9 +7,9 @@ type Prediction struct {
 	By    int // index of the last applied rule, -1 for the kubelet's facts
 }
 
-// chained returns p with rules that explain differences by the predictions: a rule explains a
-// difference in a fact if the last prediction equals our value and no later rule changed the
-// fact.
+// chained returns p with rules that explain differences by the predictions. The last
+// prediction must have our value of the fact. The rule that changed the fact last then
+// explains the difference.
 func (p Peer[W]) chained() Peer[W] {
 	if p.Predict == nil {
 		return p

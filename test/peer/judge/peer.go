@@ -61,8 +61,8 @@ type Peer[W any] struct {
 	// differences independently. Predict returns the facts that our side must have in a step,
 	// rule by rule: the first prediction is the kubelet's facts, and each further prediction
 	// applies one more rule, for example by running the kubelet in a slightly changed world.
-	// With Predict, the rules need no Explains. A fact in which both sides agree is a
-	// difference if the last prediction has another value. Predict is called often, and
+	// With Predict, the rules need no Explains. If both sides agree in a fact, but the last
+	// prediction has another value, this is a difference too. Predict is called often, and
 	// should cache its results.
 	Predict func(Scene[W]) []Prediction
 	// Scenarios is the number of seeds that each run plays, from seed 1.
@@ -88,8 +88,8 @@ type trial[W any] struct {
 	facts       int
 }
 
-// try plays one scenario and compares its steps. It stops after the first step with an
-// unexplained difference, or with a rule that ends the scenario.
+// try plays one scenario and compares its steps. It stops after the first step that has an
+// unexplained difference, or a difference whose rule ends the scenario.
 func (p Peer[W]) try(t *testing.T, draw func() *Draw) trial[W] {
 	t.Helper()
 	world := p.World(draw())

@@ -36,7 +36,7 @@ func (p Peer[W]) reduce(t *testing.T, choices []uint64, kind string) []uint64 {
 	return choices
 }
 
-// dropBlocks removes choices, long runs of them first.
+// dropBlocks removes blocks of choices, long blocks first, as long as fails holds.
 func dropBlocks(choices []uint64, fails func([]uint64) bool) []uint64 {
 	for size := len(choices) / 2; size > 0; size /= 2 {
 		for from := len(choices) - size; from >= 0; from = min(from, len(choices)) - size {
@@ -49,7 +49,7 @@ func dropBlocks(choices []uint64, fails func([]uint64) bool) []uint64 {
 	return choices
 }
 
-// lower replaces choices by simpler ones.
+// lower replaces choices with simpler ones, as long as fails holds.
 func lower(choices []uint64, fails func([]uint64) bool) []uint64 {
 	for i := range choices {
 		for _, v := range []uint64{0, choices[i] / 2, choices[i] - 1} {

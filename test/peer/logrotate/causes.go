@@ -20,7 +20,7 @@ func causes() []cause {
 		},
 		{
 			"unique and ordered rotated file names", newNames, judge.KubeletDefect,
-			"The names of rotated files sort in the order of rotation, even after two rotations within a " +
+			"Here the names of rotated files sort in the order of rotation, even after two rotations within a " +
 				"second or after the clock was set back; in the kubelet one file replaces the other, or the " +
 				"newest file is removed as the oldest.",
 		},

@@ -224,7 +224,7 @@ func freshnessRules() []rule {
 		},
 		{
 			Name: "GetNewerThan with an equal time", Class: judge.Deliberate, Doc: "podcache/doc.go",
-			Sentence: "A status is new enough if its time is at or after the requested time. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
+			Sentence: "Here a status is new enough if its time is at or after the requested time. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
 			Explains: about(func(f finding) bool {
 				w, before, ok := f.waiter()
 				return ok && f.Ours == "received the status at once" && (f.Kubelet == "waits" || f.Kubelet == "received the status") && before.fresh == fmt.Sprint("step at ", w.For)

@@ -43,7 +43,7 @@ func rules() []judge.Rule[*World] {
 		},
 		{
 			Name: "UpdateTime with excluded pods", Class: judge.Deliberate, Doc: doc, Explains: by(heldBack),
-			Sentence: "UpdateTime can exclude pods. The kubelet calls UpdateTime only after it has inspected every pod, so a pod whose inspection hangs delays all other pods.",
+			Sentence: "Here UpdateTime can exclude pods. The kubelet calls UpdateTime only after it has inspected every pod, so a pod whose inspection hangs delays all other pods.",
 		},
 		{
 			Name: "SetObservedTime for an absent pod", Class: judge.Deliberate, Doc: doc, Explains: by(seenAbsent),
@@ -55,7 +55,7 @@ func rules() []judge.Rule[*World] {
 		},
 		{
 			Name: "GetNewerThan with an equal time", Class: judge.Deliberate, Doc: doc, Explains: by(equalTime),
-			Sentence: "A status is new enough if its time is at or after the requested time. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
+			Sentence: "Here a status is new enough if its time is at or after the requested time. In the kubelet an equal time wakes a waiter but does not satisfy a new call.",
 		},
 	}
 }

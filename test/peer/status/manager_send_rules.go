@@ -14,7 +14,7 @@ import (
 func sendManagerRules() []managerRule {
 	return []managerRule{{
 		Name: "conflicting terminal phase", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
-		Sentence: "A terminal phase in the API server is not overwritten with another phase; the kubelet tries it again and again, and the API server rejects it.",
+		Sentence: "A terminal phase in the API server is not overwritten with another phase; the kubelet sends the other phase again and again, and the API server rejects each attempt.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
 			end := shown(s, pod)

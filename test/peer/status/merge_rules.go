@@ -16,7 +16,7 @@ type (
 func mergeRules() []mergeRule {
 	return []mergeRule{{
 		Name: "conflicting terminal phase", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "A terminal phase in the API server is not overwritten with another phase; the kubelet tries it again and again, and the API server rejects it.",
+		Sentence: "A terminal phase in the API server is not overwritten with another phase; the kubelet sends the other phase again and again, and the API server rejects each attempt.",
 		Explains: func(s mergeScene) bool {
 			api := &s.World.Pod.Status
 			if !isTerminal(api.Phase) || s.World.Status.Phase == api.Phase {

@@ -205,7 +205,7 @@ func (p *program) podLogs() string {
 
 // containerLogs returns the folder in which the agent creates links to the container logs, for log
 // shippers. If the pods' logs are in /var/log/pods, this is /var/log/containers, as in the kubelet.
-// Otherwise it is a folder below the root directory.
+// If the logs are in another folder, this is a folder below the root directory.
 func (p *program) containerLogs() string {
 	if dir := p.podLogs(); dir != "/var/log/pods" {
 		return filepath.Join(p.opts.rootDir, "containers")
@@ -288,8 +288,9 @@ func (p *program) run(ctx context.Context) error {
 	return err
 }
 
-// waits returns a part that calls run. If run returns an error, the part returns that error. If run
-// returns nil, the part waits until ctx is done, because the program stops when any part returns.
+// waits returns a part that calls the function run. If run returns an error, the part returns that
+// error. If run returns nil, the part waits until ctx is done, because the program stops when any
+// part returns.
 func waits(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := run(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -128,13 +129,24 @@ imageGCHighThresholdPercent: 100
 	return []string{"--config", config, "--kubeconfig", filepath.Join(b.dir, "kubeconfig"), "--root-dir", filepath.Join(b.dir, "root"), "--hostname-override", "Node1", "--node-ip", "10.1.2.3"}
 }
 
-// freePort returns a port on which nothing listens.
+// given is the set of ports that freePort has returned.
+var given sync.Map
+
+// freePort returns a port that was free when it was checked. It returns each port only once, and none
+// that the kernel chooses for connections or listeners.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	for {
+		port := 20_000 + rand.IntN(10_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue // another process uses the port
+		}
+		require.NoError(t, l.Close())
+		if _, taken := given.LoadOrStore(port, true); !taken {
+			return port
+		}
+	}
 }
 
 // start runs the agent until the test ends or stop is called.

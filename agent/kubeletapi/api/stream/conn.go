@@ -68,7 +68,7 @@ func dial(ctx context.Context, c *api.Client, path string, query url.Values, ver
 // refuse refuses a stream that the server opens. Only clients open streams.
 func refuse(s *spdystream.Stream) { _ = s.Refuse() }
 
-// open opens a stream of a kind. more has the other entries of the stream's header.
+// open opens a stream of a kind. The argument more has the other entries of the stream's header.
 func (c *conn) open(kind string, more http.Header) (*spdystream.Stream, error) {
 	header := http.Header{corev1.StreamType: {kind}}
 	maps.Copy(header, more)

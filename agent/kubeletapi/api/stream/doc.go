@@ -27,7 +27,8 @@
 //
 // # Differences from kubectl
 //
-//   - kubectl prefers WebSocket, and uses SPDY if the server does not support WebSocket.
+//   - kubectl prefers WebSocket, and uses SPDY if the server does not support WebSocket. This
+//     package always uses SPDY.
 //
 // # Testing your code with it
 //

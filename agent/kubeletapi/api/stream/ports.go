@@ -35,10 +35,10 @@ func (p *Ports) Done() <-chan struct{} { return p.conn.served }
 // Close ends all forwarded connections.
 func (p *Ports) Close() { p.conn.close() }
 
-// Forward connects local with a port of the pod. Forward returns when the pod has closed the
-// connection or local is broken. Before it returns, it closes local. When local has no more data,
-// Forward closes only the direction to the pod. The error is nil if the pod has closed the
-// connection.
+// Forward connects the connection local with a port of the pod. Forward returns when the pod has
+// closed the connection or a write to local fails. Before it returns, it closes local. When local
+// has no more data, Forward closes only the direction to the pod. The error is nil if the pod has
+// closed the connection.
 func (p *Ports) Forward(local io.ReadWriteCloser, port uint16) error {
 	defer func() { _ = local.Close() }()
 	p.conn.mu.Lock()

@@ -38,7 +38,8 @@ type Streams struct {
 	Stdout, Stderr io.Writer
 	// TTY requests a terminal. A terminal has no separate Stderr, so Stderr must be nil.
 	TTY bool
-	// Sizes sends the sizes of the terminal. It is used only with TTY. Optional.
+	// Sizes is the channel on which the caller sends the sizes of the terminal. It is used only
+	// with TTY. Optional.
 	Sizes <-chan Size
 }
 
@@ -168,14 +169,14 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// copyInput sends the input, and then the end of the input. It ignores errors, because the other
-// streams also end if the stream breaks.
+// copyInput sends the input, and then the end of the input. It ignores errors, because a broken
+// connection also ends the other streams.
 func copyInput(stdin io.WriteCloser, input io.Reader) {
 	_, _ = io.Copy(stdin, input)
 	_ = stdin.Close()
 }
 
-// sendSizes sends sizes until the process has ended or sizes is closed.
+// sendSizes sends sizes until the process has ended or the channel sizes is closed.
 func sendSizes(resize io.Writer, sizes <-chan Size, ended <-chan struct{}) {
 	encoder := json.NewEncoder(resize)
 	for {

@@ -48,7 +48,7 @@ func memoryInUse() deviation {
 
 func classChange() deviation {
 	return deviation{
-		Rule: rule("resize that changes the QoS class", judge.Deliberate, "A resize that would change the pod's QoS class is not carried out, and the plan reports it."),
+		Rule: rule("resize that changes the QoS class", judge.Deliberate, "The kubelet would carry out a resize that changes the pod's QoS class. This package does not carry it out, and the plan reports it."),
 		state: func(s *State) bool {
 			if s.sameClass() {
 				return false

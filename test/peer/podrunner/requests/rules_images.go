@@ -40,7 +40,7 @@ func imageRules() []rule {
 		},
 		{
 			Name: "mixed pull policies during sandbox creation", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
-			Sentence: "Images of one pod are pulled concurrently, while the pod's sandbox is created.",
+			Sentence: "This package pulls the images of one pod concurrently, while it creates the pod's sandbox. The kubelet pulls each image when it starts the container.",
 			Explains: func(s scene) bool {
 				// The order of containers decides whether an image is present in the next
 				// turn.
@@ -50,7 +50,7 @@ func imageRules() []rule {
 		},
 		{
 			Name: "image pulls during sandbox creation", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "Images of one pod are pulled concurrently, while the pod's sandbox is created.",
+			Sentence: "This package pulls the images of one pod concurrently, while it creates the pod's sandbox. The kubelet pulls each image when it starts the container.",
 			Explains: func(s scene) bool {
 				request, _, field := about(s)
 				if request != "pull" && !imageEvents[s.Fact] {

@@ -99,7 +99,7 @@ func exit(args []string, signals <-chan os.Signal) (int, error) {
 	return code, nil
 }
 
-// rest waits for d, or until a signal, unless ignore is set.
+// rest waits for d. A signal ends the wait earlier if ignore is not set.
 func rest(d time.Duration, signals <-chan os.Signal, ignore bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
