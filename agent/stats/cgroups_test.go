@@ -250,7 +250,7 @@ func TestCgroups_ReportsThatNothingCanBeRead(t *testing.T) {
 	cfg := live(t, "v2-cgroupfs")
 	cfg.CgroupRoot, cfg.ProcRoot = t.TempDir(), t.TempDir()
 	_, err := newProvider(t, cfg).Cgroups(t.Context(), nil)
-	require.EqualError(t, err, "no figures of the root cgroup in "+cfg.CgroupRoot)
+	require.EqualError(t, err, "could not read any figure of the root cgroup in "+cfg.CgroupRoot)
 }
 
 func TestCgroups_EndsWithTheContext(t *testing.T) {

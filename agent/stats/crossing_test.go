@@ -142,10 +142,28 @@ func lookOut(t *testing.T, below func() bool, kills killed) (c crossing) {
 	return c
 }
 
-// requireQuick prints the crossings and compares them with the target. The bound of each crossing is
-// the target, plus the duration of two measurements (the first has begun before the crossing, so it
-// may not show it), plus three times the delay of the machine: for the wake-up, the evaluation and
-// the kill.
+// bound is the target, plus the duration of two measurements (the first has begun before the
+// crossing, so it may not show it), plus three times the delay of the machine: for the wake-up, the
+// evaluation and the kill.
+func (c crossing) bound(figure time.Duration) time.Duration { return figure + 2*c.measuring + 3*c.late }
+
+// crossTwentyTimes makes twenty crossings. It repeats one crossing that exceeds its bound, because the
+// machine may delay the manager more than the test's own measurements.
+func crossTwentyTimes(t *testing.T, figure time.Duration, cross func() crossing) (all []crossing) {
+	t.Helper()
+	for repeated := false; len(all) < 20; {
+		c := cross()
+		if c.took > c.bound(figure) && !repeated {
+			repeated = true
+			t.Logf("the crossing %v exceeds its bound and is repeated", c)
+			continue
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// requireQuick prints the crossings and compares them with the target and with their bounds.
 func requireQuick(t *testing.T, all []crossing, figure time.Duration) {
 	t.Helper()
 	slices.SortFunc(all, func(a, b crossing) int { return int(a.took - b.took) })
@@ -156,6 +174,6 @@ func requireQuick(t *testing.T, all []crossing, figure time.Duration) {
 		len(all), at(0), at(50), at(90), at(100), all)
 	require.LessOrEqual(t, at(50), figure)
 	for _, c := range all {
-		require.LessOrEqual(t, c.took, figure+2*c.measuring+3*c.late)
+		require.LessOrEqual(t, c.took, c.bound(figure))
 	}
 }

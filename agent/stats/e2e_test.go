@@ -57,7 +57,9 @@ func TestE2ETriggersWithoutPrivileges(t *testing.T) {
 
 // TestE2EMemoryOfAnEndedProcessIsAvailable checks that the memory of a process of a gibibyte
 // is available after the process has ended. Otherwise an eviction would seem to have no
-// effect, and the manager would evict another pod.
+// effect, and the manager would evict another pod. Other processes of the machine may allocate memory
+// during the test. Therefore what all processes have allocated since the beginning is subtracted, and up
+// to five processes run in turn.
 func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
 	const mebi = int64(1 << 20)
 	p := newProvider(t, stats.Config{NodePath: t.TempDir()})
@@ -66,13 +68,26 @@ func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
 		require.NoError(t, err)
 		return available(t, node, eviction.MemoryAvailable)
 	}
-	before := memory()
+	allocated := func() (kibi int64) {
+		data, err := os.ReadFile("/proc/meminfo")
+		require.NoError(t, err)
+		_, rest, _ := strings.Cut(string(data), "\nAnonPages:")
+		_, err = fmt.Sscan(rest, &kibi)
+		require.NoError(t, err)
+		return kibi
+	}
+	before, allocatedBefore := memory(), allocated()
 	require.Greater(t, before, 1500*mebi, "this machine has too little memory for the test")
-	hog := exec.CommandContext(t.Context(), "sh", "-c", "head -c 1G /dev/zero | { tail -n 1 >/dev/null; }")
-	require.NoError(t, hog.Run())
-	after := memory()
-	t.Logf("%d MiB were available before, and %d MiB after the process had exited", before/mebi, after/mebi)
-	require.Greater(t, after, before-100*mebi)
+	for range 5 {
+		hog := exec.CommandContext(t.Context(), "sh", "-c", "head -c 1G /dev/zero | { tail -n 1 >/dev/null; }")
+		require.NoError(t, hog.Run())
+		after, others := memory(), max(0, allocated()-allocatedBefore)<<10
+		t.Logf("%d MiB were available before, and %d MiB after the process had exited; others allocated %d MiB", before/mebi, after/mebi, others/mebi)
+		if after > before-100*mebi-others {
+			return
+		}
+	}
+	require.Fail(t, "after each process, less memory was available than before")
 }
 
 // TestE2EUsageEventsOfVersion1 needs cgroup version 1 and root. It creates a cgroup with a
@@ -145,11 +160,8 @@ func TestE2ELatencyFromCrossingToKillOnVersion1(t *testing.T) {
 	}}
 	for _, w := range []way{polling, wakeUps} {
 		t.Run(string(w), func(t *testing.T) {
-			var all []crossing
-			for range 20 {
-				all = append(all, hog.cross(t, w))
-			}
-			requireQuick(t, all, 100*time.Millisecond)
+			const figure = 100 * time.Millisecond
+			requireQuick(t, crossTwentyTimes(t, figure, func() crossing { return hog.cross(t, w) }), figure)
 		})
 	}
 }

@@ -32,11 +32,8 @@ func TestCgroup2LatencyFromCrossingToKill(t *testing.T) {
 				settings = append(settings, fmt.Sprintf("memory.max=%d", 400*mebi), fmt.Sprintf("memory.high=%d", 80*mebi))
 			}
 			cgroup(t, "kubepods", settings...)
-			var all []crossing
-			for range 20 {
-				all = append(all, cross(t, w))
-			}
-			requireQuick(t, all, 100*time.Millisecond)
+			const figure = 100 * time.Millisecond
+			requireQuick(t, crossTwentyTimes(t, figure, func() crossing { return cross(t, w) }), figure)
 		})
 	}
 }

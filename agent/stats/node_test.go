@@ -107,7 +107,7 @@ func TestNode_ReturnsAvailableSignalsWithAnError(t *testing.T) {
 	write(t, "MemTotal: 100 kB\nMemAvailable: 18446744073709551615 kB\n", cfg.ProcRoot, "meminfo")
 	node, err := newProvider(t, cfg).Node(t.Context())
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, err, "no estimate MemAvailable of available memory in "+filepath.Join(cfg.ProcRoot, "meminfo"))
+	require.ErrorContains(t, err, "could not compute the available memory (estimator MemAvailable) from "+filepath.Join(cfg.ProcRoot, "meminfo"))
 	require.NotContains(t, signals(node), eviction.MemoryAvailable, "an unreadable value must be omitted")
 	require.Contains(t, signals(node), eviction.AllocatableMemoryAvailable)
 	require.EqualValues(t, 19600, available(t, node, eviction.PIDAvailable), "the pods' limit is known, and must be used")

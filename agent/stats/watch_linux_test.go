@@ -76,7 +76,7 @@ func TestWatch_NothingToWatch(t *testing.T) {
 	cfg := live(t, "v1-cgroupfs")
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
 	err := <-startWatch(t, cfg).ended
-	require.ErrorContains(t, err, "watch: nothing to watch")
+	require.ErrorContains(t, err, "watch: no source of pressure can be watched")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 

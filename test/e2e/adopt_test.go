@@ -148,7 +148,7 @@ func TestContainerdKilledAndRestartedRestartsNoContainer(t *testing.T) {
 	pod := startAdoptable(n)
 	before, err := live(pod)
 	require.NoError(t, err)
-	waitFor(t, 5*time.Second, "the agent to be healthy", a.health(func(code int, _ string) bool { return code == http.StatusOK }))
+	waitFor(t, startTimeout, "the agent to be healthy", a.health(func(code int, _ string) bool { return code == http.StatusOK }))
 
 	pid, err := bed.containerd()
 	require.NoError(t, err)

@@ -144,7 +144,7 @@ func (a *agent) health(accept func(code int, body string) bool) condition {
 	}
 }
 
-// pods returns what the agent says about its pods.
+// pods returns the pods as the agent reports them.
 func (a *agent) pods() ([]corev1.Pod, error) {
 	code, body, err := a.get("/pods")
 	if err != nil {
@@ -161,7 +161,7 @@ func (a *agent) pods() ([]corev1.Pod, error) {
 }
 
 func httpGet(url string) (code int, body string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -72,15 +72,17 @@ spec:
 `
 
 // renamed returns the simplest manifest with another name. The caller can append fields of
-// its spec.
+// the pod's spec.
 func renamed(name string) string {
 	return strings.ReplaceAll(web, "name: web", "name: "+name)
 }
 
 // refused writes an invalid manifest, or a link to itself if text is empty. It checks that
-// the agent reports the file, with a reason that matches pattern, in /healthz?verbose and
-// once in its output; that the existing pod continues to run and a new pod starts; and that
-// the agent is healthy after the manifest has been removed.
+//
+//   - the agent reports the file in /healthz?verbose, and once in its output, with a reason
+//     that matches pattern,
+//   - the existing pod continues to run, and a new pod starts,
+//   - the agent is healthy after the manifest has been removed.
 func refused(t *testing.T, file, text, pattern string) {
 	t.Helper()
 	n := newNode(t)

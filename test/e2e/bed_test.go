@@ -23,8 +23,8 @@ const (
 	imagePulled = "kubeparts.test/pulled:1" // in the registry only
 )
 
-// testbed is a runtime. It is either shared by all tests, and has foreign pods that no test
-// may change, or belongs to one test.
+// testbed is a runtime. All tests share one testbed, which has foreign pods that no test may
+// change. Some tests also have a testbed of their own.
 type testbed struct {
 	dir      string
 	endpoint string // unix://…
@@ -39,6 +39,7 @@ type testbed struct {
 	small    atomic.Int64 // number of small beds created
 	// streamsEvents reports whether the runtime has a stream of container events.
 	streamsEvents bool
+	stalls        *stallWatch // of the machine; nil in a testbed of one test
 }
 
 // connectBed connects to the bed in dir.
@@ -70,6 +71,9 @@ func openBed(dir string) (*testbed, error) {
 		b.foreign, err = makeForeignPods(b)
 		return err
 	})
+	if err == nil {
+		b.stalls, err = watchStalls(dir)
+	}
 	if err != nil {
 		return nil, errors.Join(err, b.conn.Close())
 	}

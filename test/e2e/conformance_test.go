@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -15,5 +16,6 @@ import (
 func TestConformance(t *testing.T) {
 	o := conformance.Shell("kubeparts.test/busybox:1", imagePulled, "kubeparts.test/missing:1")
 	o.CgroupParent = "/kpbed/conformance"
+	o.ChangeTimeout = 20 * time.Second // all checks run at once
 	conformance.Test(t, func(testing.TB) grpc.ClientConnInterface { return bed.conn }, o)
 }

@@ -157,7 +157,7 @@ func TestADayInTheLife(t *testing.T) {
 		require.NoError(t, err, dayVar)
 	}
 	d := newDay(t)
-	before := takeStock(t)
+	before := settledStock(t)
 	stop := d.watch()
 	d.start(d.args...)
 	d.waitUp()
@@ -183,10 +183,10 @@ func TestADayInTheLife(t *testing.T) {
 		return fmt.Sprint(left, err), err == nil && len(left) == 0
 	})
 	d.requireNothingLeft()
-	waitFor(t, 30*time.Second, "the machine to have what takeStock counted before the test", func() (string, bool) {
+	waitFor(t, startTimeout, "the machine to have no more than before the test", func() (string, bool) {
 		bed.killStrayShims(t)
 		now := takeStock(t)
-		return fmt.Sprintf("now %v, before %v", now, before), now == before
+		return fmt.Sprintf("more than before: %q", now.moreThan(before)), len(now.moreThan(before)) == 0
 	})
 	t.Logf("all pods were completely removed %v after their manifests", time.Since(began).Round(100*time.Millisecond))
 	d.agent.stop(t)
@@ -219,8 +219,9 @@ func newDay(t *testing.T) *day {
 	return d
 }
 
-// waitUp waits until all pods have started, and those that terminate have terminated: the
-// result of a container that exits while its runtime is down would be unknown.
+// waitUp waits until all pods have started, and all pods that end by themselves have reached
+// their final state. Otherwise a container could exit while its runtime is down, and its result
+// would be unknown.
 func (d *day) waitUp() {
 	d.t.Helper()
 	began := time.Now()

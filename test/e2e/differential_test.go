@@ -276,6 +276,9 @@ func (s *side) act(rnd *rand.Rand) (call string, err error) {
 		return "start " + name, s.start(name)
 	case 12, 13:
 		grace := rnd.Int64N(2)
+		if kind != "stubborn" {
+			grace *= 30 // no other program needs its grace period, even on a busy machine
+		}
 		_, err = s.rt.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: s.id(name), Timeout: grace})
 		return fmt.Sprint("stop ", name, " ", grace), err
 	case 14, 15:

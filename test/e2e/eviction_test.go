@@ -110,7 +110,7 @@ func TestAnEvictionGoesOnAfterItsAgentsDeath(t *testing.T) {
 	filler := n.waitPod(startTimeout, "filler", "to have the reason Evicted or the condition DisruptionTarget", func(p *corev1.Pod) bool {
 		return p.Status.Reason == "Evicted" || conditionStatus(p, corev1.DisruptionTarget) == corev1.ConditionTrue
 	})
-	waitFor(t, 5*time.Second, "the agent to store the eviction", func() (string, bool) {
+	waitFor(t, startTimeout, "the agent to store the eviction", func() (string, bool) {
 		said := saved(filepath.Join(n.root, "statuses", string(filler.UID)+".json"))
 		_, err := os.Stat(filepath.Join(n.root, "pods", string(filler.UID), "ending"))
 		return fmt.Sprint(said, err), said != nil && said.Status.Message == filler.Status.Message && err == nil
@@ -180,8 +180,8 @@ func TestPodThatTakesAllInodesIsEvicted(t *testing.T) {
 	n.write("calm.yaml", shellPod("calm", "exec sleep 1000", ""))
 	n.start("--cri-endpoint", b.endpoint, "--eviction-hard", "imagefs.inodesFree<30%")
 	n.waitRunning("calm")
-	// The pod writes no faster than the runtime measures, every second in this test: inodes
-	// that are not measured yet cannot be assigned to a pod.
+	// The runtime measures every second in this test. The pod writes slowly enough for that,
+	// because inodes that are not measured yet cannot be assigned to a pod.
 	n.write("many.yaml", shellPod("many", `mkdir /d; i=0; while [ $i -lt 9000 ]; do : >/d/$i || break; i=$((i+1)); [ $((i%100)) != 0 ] || sleep 0.1; done; exec sleep 1000`, ""))
 	full := n.waitPod(2*time.Minute, "many", "to be evicted", evicted)
 	t.Log(full.Status.Message)

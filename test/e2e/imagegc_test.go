@@ -100,9 +100,9 @@ func TestImageStaysWhileItIsPulled(t *testing.T) {
 			return func() {}, nil
 		}
 		return func() {
-			before := n.output.linesWith("could not reclaim disk space")
+			before := n.output.linesWith("could not free disk space, will evict pods if the node stays under pressure")
 			<-time.After(25 * time.Second)
-			reclaims = n.output.linesWith("could not reclaim disk space") - before
+			reclaims = n.output.linesWith("could not free disk space, will evict pods if the node stays under pressure") - before
 		}, nil
 	})
 	free := freeBytes(t, b.dir)

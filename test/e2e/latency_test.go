@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	// latencySamples is how often the test measures each of the two latencies.
-	latencySamples = 100
+	// latencySamples is how often the test measures each of the two latencies. It leaves out
+	// samples during which the machine stalled, but not more than mostStalled.
+	latencySamples, mostStalled = 100, 20
 	// ownTarget and foreignTarget are the targets of the median. Other processes use the
 	// machine too: the slowest sample may need latencyFactor times as long.
 	ownTarget, foreignTarget = 20 * time.Millisecond, 50 * time.Millisecond
@@ -40,35 +41,41 @@ func TestChangesAreSeenWithinMilliseconds(t *testing.T) {
 	w := watchRuntime(t)
 	box := w.sandbox(t)
 	var own, foreign, ours []time.Duration
-	early := 0
+	early, stalled := 0, stalls(t)
 	for i := range latencySamples {
+		before := stalled()
 		id := w.create(t, box, i)
 		_, err := bed.runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id})
 		require.NoError(t, err)
 		acted := time.Now()
 		w.generator.RequestRelist(w.uid)
-		own = append(own, w.await(t, id, pleg.ContainerStarted, acted))
+		started := w.await(t, id, pleg.ContainerStarted, acted)
 
 		pid := bed.pid(t, id)
 		killed := time.Now()
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		took := w.await(t, id, pleg.ContainerDied, killed)
-		foreign = append(foreign, took)
-		// The generator may find the end before the event, by an inspection of a container
-		// that has just started.
-		if told, ok := w.stopped.Load(id); ok {
-			at, _ := told.(time.Time)
-			ours = append(ours, max(0, took-at.Sub(killed)))
-		} else {
-			early++
-		}
+		told, known := w.stopped.Load(id)
 		status, err := w.cache.Get(w.uid)
 		require.NoError(t, err)
 		require.Equal(t, int32(137), status.Container("app").GetExitCode(), "the cache must contain the state of a delivered event")
 		_, err = bed.runtime.RemoveContainer(t.Context(), &runtimeapi.RemoveContainerRequest{ContainerId: id})
 		require.NoError(t, err)
+		if stalled() > before && i-len(own) < mostStalled {
+			continue
+		}
+		own, foreign = append(own, started), append(foreign, took)
+		// The generator may find the end before the event, by an inspection of a container
+		// that has just started.
+		if known {
+			at, _ := told.(time.Time)
+			ours = append(ours, max(0, took-at.Sub(killed)))
+		} else {
+			early++
+		}
 	}
-	require.LessOrEqual(t, early, latencySamples/2, "most changes must be found through the event stream")
+	t.Logf("left out %d of %d samples, because the machine stalled", latencySamples-len(own), latencySamples)
+	require.LessOrEqual(t, early, len(own)/2, "most changes must be found through the event stream")
 	requireFast(t, "own action", own, ownTarget, ownTarget)
 	figure(t, "own-action", own[len(own)/2].Seconds()*1e3, "ms", 0) // the samples are sorted, and checked above
 	requireFast(t, "foreign exit, from the runtime's event on,", ours, ownTarget, ownTarget)
@@ -168,7 +175,8 @@ func (w *watched) create(t *testing.T, box string, attempt int) string {
 	return r.GetContainerId()
 }
 
-// await returns how long after since the event was handled, 0 if it was handled before.
+// await returns the time from since until the event was handled. It returns 0 if the event was
+// handled before since.
 func (w *watched) await(t *testing.T, id string, want pleg.EventType, since time.Time) time.Duration {
 	t.Helper()
 	timeout := time.NewTimer(10 * time.Second)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -166,26 +167,57 @@ func (b *testbed) shims(t *testing.T) map[int][]string {
 	return found
 }
 
-// stock counts the objects that pods can leave on a machine outside of their agent's
-// directory.
-type stock struct {
-	mounts, netns, shims, leases, links int
-}
+// stock is the objects that pods can leave on a machine outside of their agent's directory:
+// names by kind.
+type stock map[string][]string
 
-func takeStock(t *testing.T) (s stock) {
+func takeStock(t *testing.T) stock {
 	t.Helper()
+	s := stock{}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
-	s.mounts = strings.Count(string(mounts), "\n")
-	names, err := filepath.Glob("/run/netns/*")
+	for line := range strings.Lines(string(mounts)) {
+		field := strings.Fields(line)
+		s["mounts"] = append(s["mounts"], field[0]+" "+field[4]) // the ID and the directory
+	}
+	s["netns"], err = filepath.Glob("/run/netns/*")
 	require.NoError(t, err)
-	s.netns = len(names)
-	links, err := filepath.Glob("/sys/class/net/*")
+	s["links"], err = filepath.Glob("/sys/class/net/*")
 	require.NoError(t, err)
-	s.links = len(links)
-	s.shims = len(bed.shims(t))
+	for pid, args := range bed.shims(t) {
+		s["shims"] = append(s["shims"], fmt.Sprint(pid, args))
+	}
 	leases, err := bed.ctrCommand("leases", "ls", "-q").Output()
 	require.NoError(t, err)
-	s.leases = len(strings.Fields(string(leases)))
+	s["leases"] = strings.Fields(string(leases))
 	return s
+}
+
+// settledStock takes stock when the runtime has finished its work for earlier tests.
+func settledStock(t *testing.T) (now stock) {
+	t.Helper()
+	bed.settle(t)
+	waitFor(t, startTimeout, "two equal stocks", seldom(time.Second, func() (string, bool) {
+		bed.killStrayShims(t)
+		last := now
+		now = takeStock(t)
+		more, less := now.moreThan(last), last.moreThan(now)
+		return fmt.Sprintf("new: %q, removed: %q", more, less), len(more)+len(less) == 0
+	}))
+	return now
+}
+
+// moreThan returns the new objects of each kind of which s has more than before.
+func (s stock) moreThan(before stock) (more []string) {
+	for kind, names := range s {
+		if len(names) <= len(before[kind]) {
+			continue
+		}
+		for _, name := range names {
+			if !slices.Contains(before[kind], name) {
+				more = append(more, kind+" "+name)
+			}
+		}
+	}
+	return more
 }

@@ -55,7 +55,7 @@ func runTests(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	defer func() { err = errors.Join(err, bed.close()) }()
+	defer func() { err = errors.Join(err, bed.stalls.close(), bed.close()) }()
 	return m.Run(), nil
 }
 

@@ -54,9 +54,9 @@ func (n *node) close() {
 		}
 	}
 	defer n.unmountAll()
-	// Each in a separate defer: the pods must be removed even if the agent does not stop, but
-	// after it, because the CNI plugins fail if two clients stop one sandbox at the same
-	// time.
+	// Each action has a separate defer, so that the pods are removed even if the agent does not
+	// stop. They are removed after the agent has stopped, because the CNI plugins fail if two
+	// clients stop one sandbox at the same time.
 	defer func() { bed.clear(n.t, map[string]string{labelAgent: n.name}) }()
 	switch {
 	case n.agent == nil:
@@ -72,7 +72,7 @@ func (n *node) close() {
 // kill of its agent cannot be removed immediately.
 func (b *testbed) clear(t *testing.T, labels map[string]string) {
 	t.Helper()
-	why, removed := poll(10*time.Second, func() (string, bool) {
+	why, removed := poll(startTimeout, func() (string, bool) {
 		err := b.removeSandboxes(labels)
 		return fmt.Sprint(err), err == nil
 	})

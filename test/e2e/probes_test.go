@@ -17,7 +17,8 @@ import (
 
 // probed has every kind of probe with every handler, on regular containers and on a sidecar.
 // The test sends HTTP requests to main to change the results of two readiness probes: the
-// gRPC probe of main, and the command of cmd.
+// gRPC probe of main, and the command of cmd. Both have a long timeout, so that only the
+// response determines the result.
 const probed = `
 apiVersion: v1
 kind: Pod
@@ -38,14 +39,14 @@ spec:
     args: [serve, -grpc, ":9090"]
     ports: [{name: web, containerPort: 8080}]
     startupProbe: {httpGet: {port: web, path: /healthz}, periodSeconds: 1, failureThreshold: 30}
-    readinessProbe: {grpc: {port: 9090}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 1}
+    readinessProbe: {grpc: {port: 9090}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 1}
     livenessProbe: {tcpSocket: {port: web}, periodSeconds: 1}
   - name: cmd
     image: kubeparts.test/testserver:1
     args: [sleep, "3600"]
     env: [{name: PAGE, value: healthz}]
     startupProbe: {exec: {command: [/testserver, exit, "0"]}, periodSeconds: 1, failureThreshold: 30}
-    readinessProbe: {exec: {command: [/testserver, get, "http://127.0.0.1:8080/$(PAGE)"]}, periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 5}
+    readinessProbe: {exec: {command: [/testserver, get, "http://127.0.0.1:8080/$(PAGE)"]}, periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 30}
     livenessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}
 `
 
@@ -62,7 +63,7 @@ func TestAllHandlersOnOnePodWithASidecar(t *testing.T) {
 
 	n.tell(pod, "/healthz/fail")
 	told := time.Now()
-	unready := n.waitPod(10*time.Second, "probed", "to have main and cmd not ready", func(pod *corev1.Pod) bool {
+	unready := n.waitPod(startTimeout, "probed", "to have main and cmd not ready", func(pod *corev1.Pod) bool {
 		return !containerStatus(t, pod, "main").Ready && !containerStatus(t, pod, "cmd").Ready
 	})
 	t.Logf("from the request to fail until both containers were not ready: %v", time.Since(told).Round(10*time.Millisecond))
@@ -72,7 +73,7 @@ func TestAllHandlersOnOnePodWithASidecar(t *testing.T) {
 		`Unhealthy spec.containers{main}: Readiness probe failed: service unhealthy (responded with "NOT_SERVING")`,
 		"Unhealthy spec.containers{cmd}: Readiness probe failed: 503 Service Unavailable",
 	} {
-		waitFor(t, 5*time.Second, said, func() (string, bool) { return n.output.String(), strings.Contains(n.output.String(), said) })
+		waitFor(t, startTimeout, said, func() (string, bool) { return n.output.String(), strings.Contains(n.output.String(), said) })
 	}
 
 	n.tell(pod, "/healthz/ok")
@@ -113,8 +114,8 @@ spec:
 		require.Less(t, took-stalled(), 6*time.Second)
 		require.Equal(t, before.Sandbox, next.Sandbox)
 	}
-	// The status may never show the pod as not ready. Only the restart count distinguishes
-	// the status from the previous status.
+	// It is possible that no status shows the pod as not ready. Then a status differs from the
+	// previous status only in the restart count.
 	pod = n.waitPod(10*time.Second, "live", "to show both restarts", func(pod *corev1.Pod) bool {
 		return ready(pod) && containerStatus(t, pod, "main").RestartCount > 0 && initStatus(t, pod, "side").RestartCount > 0
 	})

@@ -286,18 +286,21 @@ func inMemory(t *testing.T) string {
 
 // TestManyPodsStartAsFastAsByHand writes 50 manifests at once, and compares the times with
 // the same pods created by the plain client, four at a time and all at once. The measurements
-// alternate, because the speed of a machine varies by a third from minute to minute, more
-// than the results differ. If one measurement takes minutes, the test makes fewer
+// alternate, because the speed of a machine varies by a third from minute to minute, which is
+// more than the difference between the results. The test adds up the times of the rounds. After
+// the least number of rounds it continues only if the agent was too slow, because other
+// processes may have delayed a round. If one measurement takes minutes, the test makes fewer
 // measurements.
 func TestManyPodsStartAsFastAsByHand(t *testing.T) {
 	memory := inMemory(t)
 	n, hand := newNode(t), newByHand(t)
 	n.root, hand.root = filepath.Join(memory, "agent"), filepath.Join(memory, "hand")
 	n.start()
-	const many, bedsOwn = 50, 4
-	rounds := part(t, 4)
+	const many, bedsOwn, rounds = 50, 4, 4
+	least := part(t, rounds)
 	var client, crowd, agent time.Duration
-	for round, began := 0, time.Now(); round < rounds && time.Since(began) < enough; round++ {
+	slow := func() bool { return agent >= min(client, crowd)*3/2 }
+	for round, began := 0, time.Now(); round < rounds && (round < least || slow()) && time.Since(began) < enough; round++ {
 		bed.settle(t)
 		halfClient, tookClient := hand.many(fmt.Sprintf("client%d-", round), many, bedsOwn)
 		hand.clear()
@@ -312,5 +315,5 @@ func TestManyPodsStartAsFastAsByHand(t *testing.T) {
 	}
 	figure(t, "fifty-pods", float64(agent)/float64(client), "x", 0)
 	figure(t, "fifty-pods-all-at-once", float64(agent)/float64(crowd), "x", 0)
-	require.Less(t, agent, min(client, crowd)*3/2)
+	require.False(t, slow(), "by the agent %v, by hand %v and %v", agent, client, crowd)
 }

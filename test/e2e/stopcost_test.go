@@ -42,8 +42,8 @@ func (b *testbed) stopByHand(ctx context.Context, box, container string) error {
 	return err
 }
 
-// endManyByHand stops all pods that [byHand] has created concurrently, then removes them
-// concurrently, and returns when all were stopped and when all were removed.
+// endManyByHand stops all pods that [byHand] has created, and then removes them. It stops and
+// removes the pods concurrently. It returns when all were stopped and when all were removed.
 func endManyByHand(t *testing.T, agent string, many int) (stopped, gone time.Duration) {
 	t.Helper()
 	boxes, containers := bed.byHand(t, agent)
@@ -80,49 +80,65 @@ func (b *testbed) readySandboxes(labels map[string]string, accept func(ready int
 }
 
 // TestManyPodsEndAlmostAsFastAsByHand removes 50 manifests and measures the time until all
-// sandboxes are stopped, and until all are removed. No pod needs its grace period of 30 s. It
-// compares the times with the runtime's own calls for the same number of pods, also
-// concurrently. The target is 1.2 × on an idle machine. The load of this machine varies, so
-// the test asserts 2 × and prints the measurements.
+// sandboxes are stopped, and until all are removed. No pod needs its grace period of 30 s. The
+// test compares the times with the runtime's own calls for the same number of pods, which run
+// concurrently too. The target is 1.2 × on an idle machine. The load of this machine varies, so
+// the test asserts 2 × and prints the measurements. If the agent was too slow, the test measures
+// up to three times and compares the sums, because other processes may have delayed a round.
 func TestManyPodsEndAlmostAsFastAsByHand(t *testing.T) {
-	const patience = 5 * time.Minute
+	const rounds = 3
 	many := part(t, 50)
 	n, byHand := newNode(t), newByHand(t)
 	n.start()
-	for i := range many {
-		name := fmt.Sprintf("stop%d", i)
-		n.write(name+".yaml", endText(name, 30, fmt.Sprintf("containers: [{name: main, image: %q, args: [sleep, \"3600\"]}]", imageServer)))
-	}
-	waitFor(t, patience, "the agent to run all pods", func() (string, bool) {
-		pods, err := n.agent.pods()
-		up := 0
-		for i := range pods {
-			if running(&pods[i]) {
-				up++
-			}
+	var handStopped, handGone, stopped, gone, extra time.Duration
+	slow := func() bool { return stopped >= 2*handStopped+extra || gone >= 2*handGone+extra }
+	for round := 0; round < rounds && (round == 0 || slow()); round++ {
+		name := fmt.Sprintf("stop%d-", round)
+		n.startMany(name, many)
+		byHand.many(name, many, many)
+		byHandStopped, byHandGone := endManyByHand(t, byHand.agent, many)
+		agentStopped, agentGone := n.endMany(name, many)
+		for _, c := range []struct {
+			what        string
+			hand, agent time.Duration
+		}{{"stopped", byHandStopped, agentStopped}, {"gone", byHandGone, agentGone}} {
+			t.Logf("%d pods %s: by hand after %v, by the agent after %v (%.2f ×)", many, c.what,
+				c.hand.Round(time.Millisecond), c.agent.Round(time.Millisecond), float64(c.agent)/float64(c.hand))
 		}
-		return fmt.Sprint(up, err), up == many
-	})
-	byHand.many("stop", many, many)
+		handStopped, handGone = handStopped+byHandStopped, handGone+byHandGone
+		stopped, gone, extra = stopped+agentStopped, gone+agentGone, extra+2*time.Second
+	}
+	require.False(t, slow(), "the agent must need less than twice the time of the runtime and 2 s")
+}
 
-	handStopped, handGone := endManyByHand(t, byHand.agent, many)
+// manyPatience is how long the start and the end of many pods may take.
+const manyPatience = 5 * time.Minute
+
+// startMany writes the manifests of pods with a grace period of 30 s at once, and waits until
+// all pods are running.
+func (n *node) startMany(name string, many int) {
+	n.t.Helper()
+	for i := range many {
+		pod := fmt.Sprintf("%s%d", name, i)
+		n.write(pod+".yaml", endText(pod, 30, fmt.Sprintf("containers: [{name: main, image: %q, args: [sleep, \"3600\"]}]", imageServer)))
+	}
+	waitFor(n.t, manyPatience, "the agent to run all pods", n.allRun(many))
+}
+
+// endMany removes the manifests that [node.startMany] has written. It returns when all sandboxes
+// were stopped and when all were removed.
+func (n *node) endMany(name string, many int) (stopped, gone time.Duration) {
+	n.t.Helper()
+	labels := map[string]string{labelAgent: n.name}
 	begin := time.Now()
 	for i := range many {
-		n.remove(fmt.Sprintf("stop%d.yaml", i))
+		n.remove(fmt.Sprintf("%s%d.yaml", name, i))
 	}
-	waitFor(t, patience, "all sandboxes to be stopped", bed.readySandboxes(map[string]string{labelAgent: n.name}, func(ready int) bool { return ready == 0 }))
-	stopped := time.Since(begin)
-	waitFor(t, patience, "all sandboxes to be removed", func() (string, bool) {
-		boxes, err := bed.sandboxes(map[string]string{labelAgent: n.name})
+	waitFor(n.t, manyPatience, "all sandboxes to be stopped", bed.readySandboxes(labels, func(ready int) bool { return ready == 0 }))
+	stopped = time.Since(begin)
+	waitFor(n.t, manyPatience, "all sandboxes to be removed", func() (string, bool) {
+		boxes, err := bed.sandboxes(labels)
 		return fmt.Sprint(len(boxes), err), err == nil && len(boxes) == 0
 	})
-	gone := time.Since(begin)
-	for _, c := range []struct {
-		what        string
-		hand, agent time.Duration
-	}{{"stopped", handStopped, stopped}, {"gone", handGone, gone}} {
-		t.Logf("%d pods %s: by hand after %v, by the agent after %v (%.2f ×)", many, c.what,
-			c.hand.Round(time.Millisecond), c.agent.Round(time.Millisecond), float64(c.agent)/float64(c.hand))
-		require.Less(t, c.agent, 2*c.hand+2*time.Second, c.what)
-	}
+	return stopped, time.Since(begin)
 }

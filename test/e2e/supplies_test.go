@@ -34,7 +34,7 @@ spec: {terminationGracePeriodSeconds: 2, %s containers: [{
 func (n *node) said(pod *corev1.Pod) string {
 	n.t.Helper()
 	var text string
-	waitFor(n.t, 20*time.Second, "the script to end", func() (string, bool) {
+	waitFor(n.t, startTimeout, "the script to end", func() (string, bool) {
 		data, err := os.ReadFile(n.logFile(pod, "main", 0))
 		var b strings.Builder
 		for line := range strings.Lines(string(data)) {
@@ -224,7 +224,7 @@ func TestPodWaitsForItsSecret(t *testing.T) {
 		return false
 	})
 	require.Equal(t, corev1.PodPending, pod.Status.Phase)
-	waitFor(t, 5*time.Second, "the event FailedMount", func() (string, bool) { return n.output.String(), n.output.linesWith("FailedMount") > 0 })
+	waitFor(t, startTimeout, "the event FailedMount", func() (string, bool) { return n.output.String(), n.output.linesWith("FailedMount") > 0 })
 	sandboxes, err := bed.sandboxes(podLabels(pod))
 	require.NoError(t, err)
 	require.Empty(t, sandboxes, "no sandbox may be created while the Secret is missing")

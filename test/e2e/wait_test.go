@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -68,8 +70,8 @@ func waitFor(t *testing.T, timeout time.Duration, what string, cond condition) {
 	}
 }
 
-// stays fails the test as soon as cond is false, during d. It is for events that must not
-// happen.
+// stays polls cond for the time d, and fails the test as soon as cond is false. It is for
+// events that must not happen.
 func stays(t *testing.T, d time.Duration, what string, cond condition) {
 	t.Helper()
 	seen, changed := poll(d, func() (string, bool) {
@@ -81,34 +83,73 @@ func stays(t *testing.T, d time.Duration, what string, cond condition) {
 	}
 }
 
-// stalls returns a function that reports how long this machine has left the test without a
-// CPU since the call. Tests subtract this time before they check a time limit.
+// stalls returns a function that reports how long this machine has left the tests without a
+// CPU or without its disk since the call. Tests subtract this time before they check a time
+// limit.
 func stalls(t *testing.T) (total func() time.Duration) {
 	t.Helper()
-	const period, stall = 20 * time.Millisecond, 100 * time.Millisecond
-	var (
-		sum     atomic.Int64
-		watcher sync.WaitGroup
-	)
-	done := make(chan struct{})
-	watcher.Go(func() {
-		tick := time.NewTicker(period)
-		defer tick.Stop()
-		for last := time.Now(); ; {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			now := time.Now()
-			if late := now.Sub(last) - period; late > stall {
-				sum.Add(int64(late))
-			}
-			last = now
+	cpu, disk := bed.stalls.cpu.Load(), bed.stalls.disk.Load()
+	return func() time.Duration {
+		return time.Duration(max(bed.stalls.cpu.Load()-cpu, bed.stalls.disk.Load()-disk))
+	}
+}
+
+// stallWatch adds up the time that this machine leaves the tests without a CPU, and the time
+// that it needs for writes that are usually fast. A stalled disk delays the runtime, but no
+// process that only computes.
+type stallWatch struct {
+	cpu, disk atomic.Int64 // nanoseconds
+	file      *os.File
+	done      chan struct{}
+	watchers  sync.WaitGroup
+}
+
+// watchStalls starts to watch this machine. It writes to a file in dir.
+func watchStalls(dir string) (*stallWatch, error) {
+	file, err := os.Create(filepath.Join(dir, "stalls"))
+	if err != nil {
+		return nil, err
+	}
+	w := &stallWatch{file: file, done: make(chan struct{})}
+	w.watchers.Go(func() { w.watch(&w.cpu, 20*time.Millisecond, 50*time.Millisecond, func() {}) })
+	w.watchers.Go(func() { w.watch(&w.disk, 250*time.Millisecond, 100*time.Millisecond, w.write) })
+	return w, nil
+}
+
+// watch calls do again and again, with a pause of the period in between. If a pause and a call
+// take longer than usual, watch adds the delay to sum.
+func (w *stallWatch) watch(sum *atomic.Int64, period, usual time.Duration, do func()) {
+	pause := time.NewTimer(period)
+	defer pause.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-w.done:
+			return
+		case <-pause.C:
 		}
-	})
-	t.Cleanup(func() { close(done); watcher.Wait() })
-	return func() time.Duration { return time.Duration(sum.Load()) }
+		do()
+		now := time.Now()
+		if late := now.Sub(last) - period; late > usual {
+			sum.Add(int64(late))
+		}
+		last = now
+		pause.Reset(period)
+	}
+}
+
+// write writes a byte to the disk. It ignores errors, because only the duration is of interest.
+func (w *stallWatch) write() {
+	_, _ = w.file.WriteAt([]byte{0}, 0)
+	_ = w.file.Sync()
+}
+
+// close ends the watch and prints the results.
+func (w *stallWatch) close() error {
+	close(w.done)
+	w.watchers.Wait()
+	fmt.Printf("the machine left the tests without a CPU for %v and without its disk for %v\n",
+		time.Duration(w.cpu.Load()).Round(time.Millisecond), time.Duration(w.disk.Load()).Round(time.Millisecond))
+	return w.file.Close()
 }
 
 // firstStatus returns the status of the pod's first container, or an empty status.
