@@ -84,7 +84,7 @@ func (s cpuSample) next(at time.Time, total uint64) cpuSample {
 	return next
 }
 
-// sample records a value of the counter key and returns the rate. Callers hold p.mu.
+// sample records a value of the counter with this key and returns the rate. Callers hold p.mu.
 func (p *Provider) sample(key string, at time.Time, total uint64) value {
 	s := p.cpu[key].next(at, total)
 	s.seen = p.cfg.Clock.Now()

@@ -79,7 +79,8 @@ func localPlugins() []string {
 // diskTargets returns the pod's volumes of the types in localPlugins and the other files and
 // folders in the pod's folder. It also returns the files and folders in the log folders. It skips
 // volumes of all other types. It also skips folders such as volume-subpaths, because their data
-// belongs to a volume. missed are the folders that could not be listed, and err has the causes.
+// belongs to a volume. The result missed has the folders that could not be listed, and err has the
+// causes.
 func diskTargets(pod string, logs []string) (targets []diskTarget, missed []string, err error) {
 	var errs []error
 	list := func(dir string) []fs.DirEntry {
@@ -352,7 +353,7 @@ func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 }
 
 // dueDisks returns the pods whose figures are missing or too old, or all pods if the disk usage
-// has grown, sorted by UID. It deletes the figures of pods that are not in pods.
+// has grown, sorted by UID. It deletes the figures of pods that are not in the map pods.
 func (p *Provider) dueDisks(pods map[types.UID][]string) (due []types.UID) {
 	grown := p.diskGrown()
 	now := p.cfg.Clock.Now()
@@ -367,8 +368,8 @@ func (p *Provider) dueDisks(pods map[types.UID][]string) (due []types.UID) {
 	return due
 }
 
-// enqueue returns the queue without the pods that are not in pods, followed by the due pods
-// that are not queued yet. It closes the walks of the removed pods.
+// enqueue removes the pods that are not in the map pods from the queue, appends the due pods that
+// are not queued yet, and returns the new queue. It closes the walks of the removed pods.
 func enqueue(queue []*podWalk, pods map[types.UID][]string, due []types.UID) []*podWalk {
 	kept := make([]*podWalk, 0, len(queue)+len(due))
 	queued := make(map[types.UID]bool, len(queue))

@@ -77,12 +77,12 @@
 // # Disk
 //
 // A refresh measures the usage of volumes and logs by walking over their files. It counts blocks,
-// as du does, and counts files with several names once. It finds the pods by the folders on the
-// disk. So a new pod is measured before Pods is called with the pod, and an ended pod is measured
-// until its data is removed. A refresh measures a pod again when the pod's figures are a minute
-// old. It measures all pods again if the usage of the filesystems has grown by 16 MiB or 1,000
-// files. So measuring an idle node costs very little, and a pod that fills the disk is found within
-// ten seconds.
+// as du does, and counts a file with several hard links once. It finds the pods by the folders on
+// the disk. So a new pod is measured before Pods is called with the pod, and an ended pod is
+// measured until its data is removed. A refresh measures a pod again when the pod's figures are a
+// minute old. It measures all pods again if the usage of the filesystems has grown by 16 MiB or
+// 1,000 files. So measuring an idle node costs very little, and a pod that fills the disk is found
+// within ten seconds.
 //
 // If a folder is a project of ext4 or XFS, a refresh reads the usage from the project's quota
 // and does not walk over the files (Linux 5.14, CAP_SYS_ADMIN). The program that creates the
@@ -94,7 +94,9 @@
 // kubelet and package podrunner write.
 //
 // Only volumes with data on the node are measured, so a network share that hangs does not delay
-// a refresh. Figures of writable layers come from the runtime, also for exited containers.
+// a refresh. As in the kubelet, hostPath volumes are not measured: the eviction of a pod does not
+// delete the files in its hostPath volumes. Figures of writable layers come from the runtime, also
+// for exited containers.
 //
 // # Wake-ups
 //
@@ -107,24 +109,27 @@
 //
 // # Differences from the kubelet
 //
-//   - Node signals are measured on each call; the kubelet waits up to 15 s for a housekeeping.
-//     In the kubelet, figures of filesystems have the time of the root cgroup's sample.
-//   - If one source of figures fails, the figures of the other sources are still used; the
-//     kubelet then has no figures.
-//   - The layout of filesystems is detected again in each refresh. For the available processes, the
-//     limit of the cgroup of all pods counts if this limit is closer than the node's limit.
-//   - A filesystem without a limit on inodes has no inode signals.
-//   - Volumes and logs are measured when the filesystem grows, and within a budget. The kubelet
-//     measures them every one to two minutes without a budget. The logs of exited containers
-//     count too.
-//   - The ext4 or XFS project of a folder is detected, whichever program assigned the project.
-//     No feature gate is needed. The kubelet assigns projects; this package does not.
-//   - hostPath volumes are not measured, because the eviction of a pod does not delete the
-//     files in its hostPath volumes.
-//   - Pressure totals are in nanoseconds, as documented for their type.
-//   - Wake-ups also work on cgroup v2, and wake-ups by pressure work on both cgroup versions.
+//   - This package measures the node signals on each call; the kubelet waits up to 15 s for a
+//     housekeeping. In the kubelet, figures of filesystems have the time of the root cgroup's
+//     sample. Here, they have the time of their own measurement.
+//   - If one source of figures fails, this package still uses the figures of the other sources; the
+//     kubelet has no figures in this case.
+//   - This package detects the layout of filesystems again in each refresh; the kubelet detects it
+//     once. For the available processes, this package uses the limit of the cgroup of all pods if
+//     this limit is closer than the node's limit. The kubelet uses only the node's limit.
+//   - Here, a filesystem without a limit on inodes has no inode signals.
+//   - This package measures volumes and logs every minute and when the filesystem grows, within a
+//     budget. The kubelet measures them every one to two minutes without a budget. Here, the logs
+//     of exited containers also count.
+//   - This package detects the ext4 or XFS project of a folder, whichever program assigned the
+//     project, and needs no feature gate. The kubelet assigns projects; this package does not.
+//   - Here, pressure totals are in nanoseconds, as documented for their type. The kubelet's totals
+//     are in microseconds.
+//   - Here, wake-ups also work on cgroup v2, and wake-ups by pressure work on both cgroup versions.
+//     The kubelet's wake-ups work only on cgroup v1.
 //   - Cgroups measures cgroups on each call; cAdvisor measures them in the background.
-//   - The network's default interface is the interface of the default route, not eth0.
+//   - Here, the network's default interface is the interface of the default route; in the kubelet,
+//     it is eth0.
 //
 // # Testing your code with it
 //

@@ -13,7 +13,7 @@ import (
 
 const (
 	// maxPending limits the memory of a walk: the number of remembered folders, and the number of
-	// remembered inodes with several names. The contents of folders beyond this number are not
+	// remembered inodes with several hard links. The contents of folders beyond this number are not
 	// counted, but the count is then high enough to detect a pod that fills the disk.
 	maxPending = 1 << 17
 	walkChunk  = 256
@@ -23,10 +23,10 @@ const (
 )
 
 // walk counts the disk usage of a folder and everything below, as du does. It counts blocks instead
-// of sizes, files with several names once, and no other mounted filesystems. It can be interrupted
-// after any number of files. Although pods write to the folder during the walk, the walk opens
-// nothing outside the folder and follows no symbolic link. At any depth, the walk has two folders
-// open, and for a moment a third folder.
+// of sizes, a file with several hard links once, and no other mounted filesystems. It can be
+// interrupted after any number of files. Although pods write to the folder during the walk, the
+// walk opens nothing outside the folder and follows no symbolic link. At any depth, the walk has
+// two folders open, and for a moment a third folder.
 type walk struct {
 	root    *os.File // nil for a single file
 	dev     uint64
@@ -34,11 +34,11 @@ type walk struct {
 	dir     *os.File            // the folder that is being read; nil after the last folder
 	read    bool                // dir was read completely
 	pending int                 // number of folders that are not read yet, in all of path
-	linked  map[uint64]struct{} // counted inodes with several names
+	linked  map[uint64]struct{} // counted inodes with several hard links
 
 	err           error // first error; some files are not counted
 	bytes, inodes uint64
-	shares        float64 // fractions of the inodes with several names for which linked had no space
+	shares        float64 // fractions of the inodes with several hard links that did not fit into linked
 	remember      int     // maxPending, except in tests
 }
 
@@ -73,7 +73,8 @@ func newWalk(path string) (*walk, error) {
 	return w, nil
 }
 
-// openFolder opens a folder for reading. name is relative to the open folder at.
+// openFolder opens a folder for reading. The name is relative to the folder with the file
+// descriptor at.
 func openFolder(at int, name string) (*os.File, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -186,8 +187,8 @@ func (w *walk) down() {
 }
 
 // up opens the parent of the open folder again. A pod may have moved the open folder in the
-// meantime, so up verifies that the parent is the expected folder. cost is the work of up as a
-// number of files.
+// meantime, so up verifies that the parent is the expected folder. The result cost is the work of
+// the call as a number of files.
 func (w *walk) up() (cost int) {
 	w.path = w.path[:len(w.path)-1]
 	if len(w.path) == 0 {
@@ -206,8 +207,8 @@ func (w *walk) up() (cost int) {
 }
 
 // reopen opens the last folder of path again, by descending from the root. If a folder of path
-// was moved or removed, reopen opens the folder above and shortens path. cost is the work of
-// reopen as a number of files.
+// was moved or removed, reopen opens the folder above and shortens path. The result cost is the
+// work of the call as a number of files.
 func (w *walk) reopen() (cost int) {
 	cost = len(w.path)/stepsPerFile + 1
 	dir, err := openFolder(int(w.root.Fd()), ".")
