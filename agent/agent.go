@@ -237,9 +237,8 @@ func (a *Agent) lockRoot() (unlock func() error, err error) {
 }
 
 // StopPods stops all pods. It returns nil when no container runs and the statuses of the pods are
-// published. It returns an error if a pod does not end in time. The argument how has the time for
-// each priority. If the argument is zero, the time is the longest grace period of all pods plus one
-// minute.
+// published. It returns an error if a pod does not end in time. The ShutdownConfig has the time for
+// each priority. If it is zero, the time is the longest grace period of all pods plus one minute.
 // From the start of this call until Run returns or ctx is cancelled, the agent admits no pod, and
 // the node is not ready.
 //
@@ -247,10 +246,10 @@ func (a *Agent) lockRoot() (unlock func() error, err error) {
 // again, pods that were not stopped yet keep running, and static pods that StopPods has ended start
 // again. For example, cancel ctx when the shutdown of the machine is cancelled.
 //
-// If the argument how is zero, StopPods stops all pods at the same time, each with its own grace
+// If the ShutdownConfig is zero, StopPods stops all pods at the same time, each with its own grace
 // period, and removes all data of the pods. If it is not zero, StopPods stops the pods in the order
-// of their priority, with the grace periods in the argument. In this case, StopPods does not remove
-// the logs and exited containers of the pods.
+// of their priority, with the grace periods in the ShutdownConfig. In this case, StopPods does not
+// remove the logs and exited containers of the pods.
 //
 // Call StopPods while Run runs. Cancel the context of Run only after StopPods has returned:
 //

@@ -17,15 +17,14 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
-// ErrUnknownPod is returned for a pod that no source defines and that has no data left on the
-// node.
+// ErrUnknownPod is returned if no source defines the pod and the pod has no data left on the node.
 var ErrUnknownPod = podloop.ErrUnknownPod
 
 // ErrRuntimeStatusUnknown is the error of the health check "runtime" until the agent has requested the
 // runtime's status for the first time.
 var ErrRuntimeStatusUnknown = nodeloop.ErrRuntimeStatusUnknown
 
-// Pods returns the pods that a source defines or that have data left on the node, ordered by
+// Pods returns the pods that are defined by a source or have data left on the node, ordered by
 // namespace and name.
 func (a *Agent) Pods() []Pod {
 	known := a.pods.Pods()

@@ -44,9 +44,9 @@ type Config struct {
 	// Runtime is the container runtime. Required.
 	Runtime Runtime
 	// Sources define the pods of the node. When a source no longer defines a pod, the agent stops
-	// the pod at once. A pod of an earlier agent that no source has defined yet keeps running until
-	// every source has called set. If two sources define the same pod, the agent uses the
-	// definition of the source that defined the pod first. Required.
+	// the pod at once. If no source has defined a pod of an earlier agent yet, the pod keeps running
+	// until every source has delivered its pods once. If two sources define the same pod, the agent
+	// uses the definition of the source that defined the pod first. Required.
 	Sources []Source
 
 	// Lister lists sandboxes and containers for relists. If it is nil, relists call Runtime,
@@ -74,8 +74,8 @@ type Config struct {
 	// Root is empty.
 	State state.Store
 	// TakeOver makes the agent manage all pods of the runtime, as a kubelet does, and not only
-	// pods that are labelled with its Name. The agent then also stops and removes pods that
-	// other programs have created and that no source defines.
+	// pods that are labelled with its Name. The agent then also stops and removes pods of other
+	// programs, unless a source defines them.
 	TakeOver bool
 
 	// Cluster finds the objects of the cluster to which pods refer. Optional.
@@ -177,8 +177,8 @@ const (
 	OrdinaryStaticPods
 )
 
-// Validate returns the problems with c as one error. If the other fields are valid, it also checks
-// the policies of the managers. It reads no file and starts nothing.
+// Validate returns the problems with c as one error. It checks the policies of the managers only if
+// all other fields are valid. It reads no file and starts nothing.
 func (c Config) Validate() error {
 	_, err := New(c)
 	return err

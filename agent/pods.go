@@ -145,8 +145,8 @@ type Observers struct {
 	// definition has not gone through admission yet.
 	Edited func(before, after *corev1.Pod)
 	// Searched is called after each search of [Config].Root for files of pods that no source
-	// defines. The argument found is the number of pods with such files. The argument remaining is
-	// the number of these pods that an earlier search has already found.
+	// defines. The first argument is the number of pods with such files. The second argument is the
+	// number of these pods that an earlier search has already found.
 	Searched func(found, remaining int)
 	// Cgroups is called after each operation on the cgroups of pods: create, update or destroy.
 	Cgroups func(operation string, took time.Duration)

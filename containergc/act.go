@@ -137,7 +137,8 @@ func (m *Manager) endRemoval(id string) {
 }
 
 // isBlocked reports whether the object of d must not be removed now: another object that needs
-// this object was not removed, or the pod needs this object again.
+// this object was not removed, the pod needs this object again, or the object is a link whose
+// target exists.
 func (t *task) isBlocked(d *Decision) bool {
 	switch d.Kind {
 	case KindContainer:

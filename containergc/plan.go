@@ -111,8 +111,8 @@ type Decision struct {
 }
 
 // Plan lists the objects that are removed or kept, with the reasons. A Plan has no effect
-// by itself. Containers come first, then sandboxes, logs and links, each in the order of
-// the snapshot.
+// by itself. Containers come first, then sandboxes, logs and links. Containers and sandboxes
+// have the order of the snapshot.
 type Plan struct {
 	// At is the time at which the plan was made.
 	At time.Time `json:"at"`

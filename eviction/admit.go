@@ -13,7 +13,7 @@ import (
 
 // Admit refuses pods while the node is under pressure. It always admits critical pods.
 // Under disk or PID pressure it refuses all other pods. Under memory pressure alone it
-// refuses the other BestEffort pods that don't tolerate the memory-pressure taint. The same
+// refuses only BestEffort pods that don't tolerate the memory-pressure taint. The same
 // rules apply when a pod is resized.
 func (m *Manager) Admit(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	if attrs.Pod == nil {

@@ -13,7 +13,7 @@ const whyNoVictim = "no pod can be evicted"
 
 // choose decides what to do about each due threshold, the most urgent first. It plans
 // reclaims for each due threshold, but chooses pods for only one, because these pods may
-// also free enough for the others. If pods are evicted for limits, choose plans nothing
+// also free enough for the others. If pods are evicted for limits, it plans nothing
 // else, because these pods may free enough.
 func (e *evaluation) choose() {
 	due, limits := e.due(), e.evictsForLimits()

@@ -130,8 +130,8 @@ func (d *Decision) IsNoop() bool {
 	return !d.NeedPods && len(d.Victims)+len(d.Reclaim)+len(d.Limits)+len(d.Escalate) == 0
 }
 
-// String explains the decision, with one line for each threshold and, if pods must be
-// evicted, one line for each pod.
+// String explains the decision, with one line for each threshold, true condition and
+// action. If pods must be evicted for a threshold, it also has one line for each pod.
 func (d Decision) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintln(&b, printable.Line(fmt.Sprintf(format, args...))) }

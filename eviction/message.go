@@ -103,8 +103,8 @@ func evictionFor(d *Decision, v *Victim, stats *PodStats) Eviction {
 }
 
 // offenders returns message text and annotations about the pod's usage of the resource. They
-// contain the usage of the whole pod if it has a pod-level memory request, and the usage of each
-// container that uses more than its request.
+// contain the usage of each container that uses more than its request. If the resource is memory
+// and the pod has a pod-level memory request, they also contain the usage of the whole pod.
 func offenders(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text string, annotations map[string]string) {
 	annotations = map[string]string{StarvedResourceKey: string(name)}
 	var b strings.Builder

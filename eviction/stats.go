@@ -132,9 +132,9 @@ type PodStats struct {
 // volume with millions of files takes many minutes.
 const maxDiskAge = time.Hour
 
-// measuredSince returns a copy of s without old values. In the copy, disk usage is unknown if it
-// was measured before the time disk. All other values are unknown if they were measured before
-// the time rest.
+// measuredSince returns a copy of s in which old values are unknown. The second time is the limit
+// for disk usage: usage that was measured earlier is old. The first time is the limit for all
+// values that are not disk usage.
 func (s PodStats) measuredSince(rest, disk time.Time) PodStats {
 	s.Memory, s.Processes = s.Memory.measuredSince(rest), s.Processes.measuredSince(rest)
 	s.Containers, s.Volumes = slices.Clone(s.Containers), slices.Clone(s.Volumes)

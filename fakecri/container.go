@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// container is one container. The fields above the embedded life never change.
+// container is one container. The fields above the embedded struct life never change.
 type container struct {
 	id, name, object string
 	seq              uint64

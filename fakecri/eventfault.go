@@ -114,7 +114,7 @@ func (n *Node) emitFaulty(e event) {
 	case f.Delay > 0:
 		epoch := n.epoch
 		n.plan(n.now.Add(f.Delay), func() {
-			if n.epoch == epoch { // otherwise the event was lost in a restart
+			if n.epoch == epoch { // no restart has lost the event
 				n.enqueue(e)
 			}
 		})

@@ -22,7 +22,7 @@ type event struct {
 	podGone   bool
 	condition condition
 	lives     []pastLife
-	bare, cut bool // see EventFault; cut marks the end of the stream and is not an event
+	bare, cut bool // see EventFault; if cut is set, this is the end of the stream and not an event
 }
 
 // pastLife is a container with its state at the time of an event.
@@ -106,8 +106,8 @@ func (n *Node) GetContainerEvents(ctx context.Context, containerEventsCh chan *r
 	})
 }
 
-// subscribe delivers events one by one, without the lock, until ctx ends, the function
-// deliver fails or the runtime restarts.
+// subscribe delivers events one by one, without the lock, until ctx ends, a delivery fails,
+// a fault cuts the stream or the runtime restarts.
 func (n *Node) subscribe(ctx context.Context, established func(), deliver func(*runtimeapi.ContainerEventResponse) error) error {
 	if err := n.enter(ctx, "GetContainerEvents", "", ""); err != nil {
 		return err

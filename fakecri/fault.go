@@ -152,8 +152,9 @@ func (f Fault) validate(method string) error {
 }
 
 // ClearFaults removes the faults of a method, or all faults for the empty method. The method
-// GetContainerEvents also removes the faults of [Node.FailEvents]. Afterwards, calls that a removed
-// fault blocked continue, and events that EventFault.Swap held back are sent.
+// GetContainerEvents also removes the faults of [Node.FailEvents]. If a removed fault has blocked a
+// call, the call continues. If a removed EventFault with Swap has held back an event, the node
+// sends the event.
 func (n *Node) ClearFaults(method string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -117,8 +117,8 @@ func (s *imageStore) untag(tag string) {
 	}
 }
 
-// find returns the image that the argument name identifies: an id, with or without the
-// algorithm prefix, or a reference in any form.
+// find returns the image with the given id or reference. The id may lack the algorithm
+// prefix, and the reference may have any form.
 func (s *imageStore) find(name string) (*image, bool) {
 	if img, ok := s.refs[name]; ok {
 		return img, true

@@ -27,7 +27,7 @@ type Node struct {
 	mu          sync.Mutex
 	programs    map[string]*Program // by canonical image name, followed by a space and the command if the program is only for that command
 	now         time.Time           // the time up to which scheduled changes were applied
-	skew        time.Duration       // difference of the node's wall clock from the field now
+	skew        time.Duration       // difference between the node's wall clock and Config.Clock
 	timers      timers
 	changed     chan struct{} // closed at the next change; nil if no call waits
 	epoch       uint64        // number of times that the runtime went down
@@ -45,7 +45,7 @@ type Node struct {
 	otherInodes uint64 // inodes on the disk, set by FillDisk
 	events      eventQueue
 	faults      []*fault
-	answer      *fault // the fault that changes the response of the call that has the lock; nil if no fault changes it
+	answer      *fault // the fault of the call with the lock, if the fault changes the response
 	calls       []Call
 	conns       map[*conn]struct{}
 }

@@ -76,9 +76,9 @@ type Exec struct {
 	Stdout, Stderr string
 	// Health makes the exit code 1 while the program is not healthy.
 	Health bool
-	// Echo makes the command of an [Node.ExecStream] copy its standard input to its standard
-	// output after the other output, and end when the input ends, like cat. It also writes a
-	// line with the rows and the columns of each new size of the client's terminal, like stty
+	// Echo makes the command of an [Node.ExecStream] copy its standard input to its standard output
+	// after it has written Stdout and Stderr, and end when the input ends, like cat. It also writes
+	// a line with the rows and the columns of each new size of the client's terminal, like stty
 	// size.
 	Echo bool
 }

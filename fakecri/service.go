@@ -66,9 +66,9 @@ func (n *Node) serveProgram(ctx context.Context, c *container) error {
 	return nil
 }
 
-// waitPorts applies scheduled changes on time for as long as programs listen, because
-// probes do not call methods of the node. It acquires the lock. It also closes the ports
-// of containers that ended in a way that does not close them, such as a reboot.
+// waitPorts applies scheduled changes on time for as long as programs listen, because probes do not
+// call methods of the node. It acquires the lock. It also closes the ports of exited containers,
+// because a reboot does not close them.
 func (n *Node) waitPorts(ctx context.Context) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,8 +144,8 @@ func (n *Node) open(c *container, p Port) error {
 	return nil
 }
 
-// health returns the state of a container for a probe. The result running may be false,
-// because a program that has recently exited may still have open connections.
+// health reports whether a container is running and whether it is healthy, for a probe. A program
+// that has recently exited may still have open connections, so the container may not be running.
 func (n *Node) health(c *container) (running, healthy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -67,8 +67,8 @@ func (s *store[T]) newest(ref string) T {
 	return nil
 }
 
-// items converts the objects of a list for which the function wanted returns true. If this
-// function is nil, items converts all objects, and allocates the result only once.
+// items converts those objects of a list that the first function accepts. If this function
+// is nil, items converts all objects, and allocates the result only once.
 func items[T, M any](list []T, wanted func(T) bool, convert func(T) M) []M {
 	var out []M
 	if wanted == nil {

@@ -137,13 +137,13 @@ func (n *Node) ExecStream(ctx context.Context, containerID string, cmd []string,
 }
 
 // echo runs the part of a command that [Exec].Echo describes. It returns the exit code of the
-// command: the argument code, or the exit code of SIGKILL if the container ends first.
+// command: the given exit code, or the exit code of SIGKILL if the container ends first.
 func (n *Node) echo(ctx context.Context, containerID string, client Stdio, code int32) (int32, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := &sharedWriter{to: client.Stdout}
 	var copied error
-	ended := client.Stdin == nil // guarded by n.mu, like the variable copied
+	ended := client.Stdin == nil // n.mu guards ended and copied
 	if !ended {
 		go func() {
 			_, err := io.Copy(out, client.Stdin)
@@ -168,7 +168,7 @@ func (n *Node) echo(ctx context.Context, containerID string, client Stdio, code 
 	return code, copied
 }
 
-// sharedWriter is a writer for several goroutines. If to is nil, it discards the data.
+// sharedWriter is a writer for several goroutines. If the field to is nil, it discards the data.
 type sharedWriter struct {
 	mu sync.Mutex
 	to io.Writer

@@ -63,8 +63,8 @@ func (n *Node) advance() {
 	n.now = now
 }
 
-// plan schedules a call of the function fire for the given time. The first call of advance
-// at or after that time calls the function, with the lock held.
+// plan schedules a call of a function for the given time. The first call of advance at or
+// after that time calls the function, with the lock held.
 func (n *Node) plan(at time.Time, fire func()) *timer {
 	n.broadcast() // waiting calls may have to wake up earlier now
 	return n.timers.add(at, fire)
@@ -78,10 +78,10 @@ func (n *Node) broadcast() {
 	}
 }
 
-// await blocks until the function done returns true. It calls this function with the lock
-// held after every change of the node. The caller holds the lock. await releases the lock
-// while it waits, and holds it again when it returns. It returns an error when ctx ends or
-// the runtime restarts.
+// await blocks until done() returns true. It calls done() with the lock held after every
+// change of the node. The caller holds the lock. await releases the lock while it waits,
+// and holds it again when it returns. It returns an error when ctx ends or the runtime
+// restarts.
 func (n *Node) await(ctx context.Context, done func() bool) error {
 	for epoch := n.epoch; ; {
 		n.advance()
@@ -103,8 +103,8 @@ func (n *Node) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// pause returns when ctx ends, the channel changed is closed, or the time in the argument
-// due is reached. A zero time is never reached. pause may return early.
+// pause returns when ctx ends, when the channel is closed, or when the given time is
+// reached. A zero time is never reached. pause may return early.
 func (n *Node) pause(ctx context.Context, changed <-chan struct{}, due time.Time) {
 	var fired <-chan time.Time
 	if !due.IsZero() {

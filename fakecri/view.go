@@ -70,8 +70,8 @@ func (s *sandbox) item() *runtimeapi.PodSandbox {
 	}
 }
 
-// status returns the status of s. The argument was is the current or an earlier condition
-// of s.
+// status returns the status of s with the given condition, which is the current or an
+// earlier condition of s.
 func (s *sandbox) status(was condition) *runtimeapi.PodSandboxStatus {
 	at := sandbox{condition: was}
 	options := s.config.GetLinux().GetSecurityContext().GetNamespaceOptions()

@@ -51,8 +51,8 @@ func (m *Manager) load(ctx context.Context, now time.Time) {
 	}
 }
 
-// rebaseTime converts t, one of the times in a state that was written at the time saved. The
-// result is as long before now as t is before saved.
+// rebaseTime converts t, which was read from the stored ages. The argument saved is when these
+// ages were stored. The result is as long before the current time as t is before that time.
 func rebaseTime(now, t, saved time.Time) time.Time {
 	if t.IsZero() {
 		return t

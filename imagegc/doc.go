@@ -83,8 +83,9 @@
 //     when the image was first listed.
 //   - Here MinAge applies in every pass; the kubelet's pass for MaxAge ignores it.
 //   - The kubelet compares only ids. Here an image is also in use if a container or an
-//     image volume names it by a tag, a digest or an id without algorithm, even if the
-//     tag has moved to another image: a restarted container will need that image.
+//     image volume names it by a tag, a digest or an id without algorithm. If the tag has
+//     moved, the image to which it has moved is also in use: a restarted container will
+//     need that image.
 //   - The kubelet records the event InvalidImageID about an image with an empty id only
 //     with the feature gate RuntimeClassInImageCriAPI; ours also records it without the
 //     gate.

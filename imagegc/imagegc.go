@@ -151,9 +151,10 @@ func (m *Manager) Detect(ctx context.Context) error {
 
 // Collect deletes the images that have reached MaxAge. Then, if the filesystem is at or
 // above the high threshold, it deletes other images until the measured usage is at the low
-// threshold. A failed deletion does not stop other deletions. The error joins all
-// failures, and contains a [*SpaceError] if there is still too little space although each
-// deletion for space succeeded.
+// threshold. A failed deletion does not stop other deletions. The error joins the failures, and
+// contains a [*SpaceError] if there is still too little space although each deletion for space
+// succeeded. If other deletions have freed enough space, failed deletions for space are only in
+// Result.Failed.
 func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	return m.pass(ctx, func(p *pass) error {
 		aged := m.deleteAged(ctx, p)

@@ -65,5 +65,5 @@ func (m *Manager) Acquire(ref, owner string, ttl time.Duration) (release func())
 	}
 }
 
-// dropLeases deletes the leases for which over returns true. The caller holds mu.
+// dropLeases deletes the leases for which the function returns true. The caller holds mu.
 func (m *Manager) dropLeases(over func(*lease) bool) { m.leases = slices.DeleteFunc(m.leases, over) }

@@ -20,7 +20,7 @@ type pass struct {
 // deletion is the deletion of an image in progress.
 type deletion struct {
 	names []string      // names of the image
-	done  chan struct{} // closed when it has ended
+	done  chan struct{} // closed when the deletion has ended
 }
 
 const (
@@ -245,7 +245,7 @@ func (m *Manager) recordUsage(p *pass, u Usage) {
 	p.res.FreedBytes = gained(p.res.Before, u)
 }
 
-// gained returns how many more bytes are available in after than in before, at least 0.
+// gained returns by how many bytes the available space has grown, at least 0.
 func gained(before, after Usage) uint64 {
 	return after.AvailableBytes - min(after.AvailableBytes, before.AvailableBytes)
 }

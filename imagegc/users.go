@@ -159,9 +159,9 @@ func (u *imageUsers) useStatus(k *container, status *runtimeapi.ContainerStatus)
 	}
 }
 
-// inspectionErrors returns the errors of containers that could not be inspected. protectAll joins
-// the errors of containers that protect all images. ignored joins the errors of containers that
-// protect only the images in their list entry.
+// inspectionErrors returns the errors of containers that could not be inspected. The first result
+// joins the errors of containers that protect all images. The second result joins the errors of
+// containers that protect only the images in their list entry.
 func (u *imageUsers) inspectionErrors(now time.Time) (protectAll, ignored error) {
 	var failing []string
 	for id, k := range u.containers {

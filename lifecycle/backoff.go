@@ -103,7 +103,7 @@ func NewBackoff(cfg BackoffConfig) (*Backoff, error) {
 	return &Backoff{cfg: cfg, keys: map[string]*attempts{}, lastExpired: cfg.Clock.Now()}, nil
 }
 
-// Until reports whether key must wait before its next start. The argument since
+// Until reports whether key must wait before its next start. The second argument
 // is the time at which the key's last run ended. If the key must wait, Until
 // returns the end of the wait and the total delay. A key need not wait if it
 // has no state, if its last run was longer than twice Max, or if its wait is
@@ -129,7 +129,7 @@ func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay tim
 	return until, a.delay, true
 }
 
-// Next records that key starts again now. The argument since is the time at
+// Next records that key starts again now. The second argument is the time at
 // which the key's last run ended. Next doubles the delay of key, up to Max. It
 // sets the delay to Initial if key is unknown, if the last run of key was
 // longer than twice Max, or if key was idle for longer than twice Max. Next
@@ -138,7 +138,7 @@ func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
-	defer b.expire(now) // deferred: the argument since may show that key has waited until now and is not idle
+	defer b.expire(now) // deferred: the reported end may show that key has waited until now and is not idle
 	a := b.keys[key]
 	switch {
 	case a == nil:
@@ -179,10 +179,11 @@ func (b *Backoff) Len() int {
 	return len(b.keys)
 }
 
-// endOf converts the argument since to the Backoff's own clock and records both
-// times. The converted time has a monotonic reading, which the argument does
-// not have. endOf converts each end only once, because a second conversion
-// would be wrong if the system clock was stepped after the first.
+// endOf converts the reported end of a run to the Backoff's own clock and
+// records both times. The converted time has a monotonic reading, which the
+// reported time does not have. endOf converts each end only once, because a
+// second conversion would be wrong if the system clock was stepped after the
+// first.
 func (a *attempts) endOf(since, now time.Time) time.Time {
 	if a.ended.IsZero() || !a.since.Equal(since) {
 		isNew := since.After(a.since)
@@ -203,8 +204,8 @@ func (a *attempts) last() time.Time {
 	return a.started
 }
 
-// onOurClock converts the wall-clock time t to the clock of now, which may be
-// monotonic. It returns now if t is later than now.
+// onOurClock converts a wall-clock time to the clock of the current time, which
+// may be monotonic. A time in the future counts as the current time.
 func onOurClock(t, now time.Time) time.Time { return now.Add(-max(0, now.Sub(t))) }
 
 // ranLong reports whether the run was long enough to reset the delay. The run

@@ -23,7 +23,7 @@ type Deadline struct {
 
 	mu      sync.Mutex
 	at      time.Time
-	changed chan struct{} // closed and replaced when at changes
+	changed chan struct{} // closed and replaced when the deadline moves
 }
 
 // NewDeadline returns a deadline at the given time of the clock c. A nil c

@@ -25,11 +25,10 @@ type AdmissionFailure struct {
 // not a resource.
 func (m AdmissionFailure) Missing() int64 { return plus(m.Requested, m.Used) - m.Capacity }
 
-// FitsAll returns every reason why pod does not fit on the node. The list
-// others contains the other pods of the node. The order of the reasons is the
-// kubelet's: resources, node affinity, node name, host ports, taints. An empty
-// result means that the pod fits. FitsAll ignores nil entries in this list.
-// FitsAll is pure.
+// FitsAll returns every reason why the pod does not fit on the node beside the
+// other pods of the node. It ignores other pods that are nil. The order of the
+// reasons is the kubelet's: resources, node affinity, node name, host ports,
+// taints. An empty result means that the pod fits. FitsAll is pure.
 func FitsAll(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []AdmissionFailure {
 	all := FitsResources(pod, others, node)
 	for _, m := range []*AdmissionFailure{

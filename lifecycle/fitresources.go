@@ -13,11 +13,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// FitsResources adds what the pod requests to what the pods in the list others
-// use, and compares the sum with the node's allocatable amounts. It returns a
+// FitsResources adds the pod's requests to the amounts that the other pods use,
+// and compares the sum with the node's allocatable amounts. It returns a
 // failure for each resource that the node has too little of. The order is:
 // pods, CPU, memory, ephemeral storage, then the other resources by name. Each
-// pod in the list uses the amounts of [podspec.AllocatedResources]. A pod
+// of the other pods uses the amounts of [podspec.AllocatedResources]. A pod
 // without requests fits if the node has fewer pods than its maximum.
 // FitsResources is pure.
 //
@@ -157,8 +157,9 @@ func ownRequests(pod *corev1.Pod, all []corev1.Container, allocatable corev1.Res
 	return own, changed
 }
 
-// without returns list without the names for which drop returns true. It
-// returns list itself if drop returns false for every name.
+// without returns a copy of the list that lacks the names for which drop
+// returns true. It returns the list itself if drop returns false for every
+// name.
 func without(list corev1.ResourceList, drop func(corev1.ResourceName) bool) corev1.ResourceList {
 	var rest corev1.ResourceList
 	for name := range list {

@@ -13,7 +13,7 @@ import (
 const MinimumStopGrace = 2 * time.Second
 
 // StopGrace returns the timeout for a runtime's StopContainer, in whole
-// seconds. The argument left is the time until the container's deadline.
+// seconds. Its argument is the time until the container's deadline.
 // StopGrace rounds up, so that a container that is stopped at the beginning of
 // its grace period gets the whole period. It returns at least
 // [MinimumStopGrace]. If the deadline has already passed, the runtime therefore

@@ -230,7 +230,7 @@ func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 	r.cfg.Observer.Started(info)
 	var output []byte
 	var what string
-	if err = ctx.Err(); err == nil { // do not start a hook whose context is already done
+	if err = ctx.Err(); err == nil { // start the hook only if its context is not done yet
 		output, what, err = r.run(ctx, info, handler)
 	}
 	output = r.cut(output)
@@ -268,7 +268,7 @@ func (h Hook) handler() (*corev1.LifecycleHandler, error) {
 	}
 }
 
-// run runs the handler. The result what names the handler in messages.
+// run runs the handler. The second result names the handler in messages.
 func (r *HookRunner) run(ctx context.Context, info HookInfo, handler *corev1.LifecycleHandler) (output []byte, what string, err error) {
 	switch {
 	case handler.Exec != nil:
@@ -336,7 +336,8 @@ func (h Hook) message(what string, isExec bool, err error, output []byte) string
 
 // event records an event about a failed hook. If parent is done for a reason
 // other than the deadline or the end of the container, the caller has cancelled
-// the hook, and no event is recorded.
+// the hook, and no event is recorded. If the container of a preStop hook has
+// ended, no event is recorded either.
 func (r *HookRunner) event(parent context.Context, h Hook, err error) {
 	cause := context.Cause(parent)
 	calledOff := cause != nil && !errors.Is(cause, ErrDeadline) && !errors.Is(cause, ErrContainerExited)

@@ -155,7 +155,7 @@ func (h *NodeHandler) admissionFailures(ctx context.Context, attrs PodAdmitAttri
 // preempt kills the pods that must be preempted for a critical pod. It then
 // returns no failures. If a failure is not about a resource, preemption does
 // not help. preempt then kills no pod, and returns only the failures that are
-// not about resources.
+// not about resources. If Preempt is not set, preempt returns all failures.
 func (h *NodeHandler) preempt(ctx context.Context, attrs PodAdmitAttributes, failures []AdmissionFailure) ([]AdmissionFailure, error) {
 	if len(failures) == 0 || h.cfg.Preempt == nil {
 		return failures, nil

@@ -36,7 +36,7 @@ func (r *HookRunner) cut(output []byte) []byte {
 	return output[max(0, len(output)-r.cfg.OutputBytes):]
 }
 
-// outputRing holds the newest outputs, at most size.
+// outputRing holds the newest outputs, at most as many as its size.
 type outputRing struct {
 	size int
 

@@ -47,7 +47,7 @@ type TerminationStep struct {
 type TerminationPlan struct{ Steps []TerminationStep }
 
 // PlanTermination plans how the pod's running containers are stopped (KEP-753).
-// The argument left is the time until the deadline. Regular containers, init
+// The last argument is the time until the deadline. Regular containers, init
 // containers, ephemeral containers and containers that are not in the spec do
 // not wait for other containers. A sidecar waits for the regular and init
 // containers and for the sidecars that come after it in the spec. All preStop

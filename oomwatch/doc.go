@@ -74,8 +74,8 @@
 //     is restarted; ours counts the overrun and continues.
 //   - The kubelet reports each kill in the log again whenever it starts
 //     (kubernetes#133260); ours reports a kill once.
-//   - The kubelet's expression does not match the lines of kernels since 5.0 about
-//     kills because the machine is out of memory, so that the victim's cgroup and the
+//   - If the machine is out of memory, the kubelet's expression does not match the
+//     kernel's line about the kill since Linux 5.0, so that the victim's cgroup and the
 //     constraint are lost; ours reports both.
 //   - For a kill because the machine is out of memory, the kubelet uses the time of the
 //     line about the victim's death, which may be late; ours uses the time when the

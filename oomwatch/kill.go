@@ -125,7 +125,7 @@ func (k *Kill) String() string {
 }
 
 // add adds a victim to a group kill. The kernel logs the chosen process twice: alone, and
-// as a member of the group. add adds the process only once. If the process was already
+// as a member of the group. The method adds the process only once. If the process was already
 // reported as a kill of its own, before the log announced the group kill, reportedPID is
 // its PID.
 func (k *Kill) add(v Victim, reportedPID int) {

@@ -16,15 +16,15 @@ const (
 	noVictimLine = "Out of memory and no killable processes"
 )
 
-// parseSummary parses the line about the process that the kernel has chosen into k. It
-// returns false if text is another line or is incomplete.
+// parseSummary parses the line about the process that the kernel has chosen, and sets the
+// fields of k. It returns false if the text is another line or is incomplete.
 //
 //	oom-kill:constraint=C,nodemask=N,cpuset=S,mems_allowed=M,oom_memcg=L,task_memcg=V,task=T,pid=P,uid=U
 //
 // A global kill has "global_oom" instead of oom_memcg. The names of processes and cgroups
 // may contain commas, equals signs and text that looks like fields of this line. Therefore
 // the line is parsed from both ends, and parsed again when the name of the process is
-// known from the line about the death. In the first call, name is empty.
+// known from the line about the death. In the first call, the argument name is empty.
 func (k *Kill) parseSummary(text, name string) bool {
 	const field = ",task="
 	at := strings.LastIndex(text, field+name+",pid=")
@@ -81,7 +81,7 @@ func parseCgroups(head string) (limit, victim string) {
 	return limit, victim
 }
 
-// within reports whether cgroup is parent or a cgroup below parent.
+// within reports whether a cgroup is equal to a parent cgroup or below it.
 func within(cgroup, parent string) bool {
 	rest, ok := strings.CutPrefix(cgroup, parent)
 	return ok && (rest == "" || rest[0] == '/' || parent == "/")
@@ -148,8 +148,8 @@ func parseGroup(text string) (cgroup string, ok bool) {
 	return unescape(cgroup), ok
 }
 
-// numberAfter returns the number after name in figures, or zero if figures does not
-// contain name.
+// numberAfter returns the number after a name in a text, or zero if the text does not
+// contain the name.
 func numberAfter(figures, name string) int64 {
 	_, after, _ := strings.Cut(figures, name)
 	n, _ := decimal(after)

@@ -130,9 +130,9 @@ func (m *merger) subtractReported(e *entry) bool {
 	return e.unmatched > 0
 }
 
-// match matches e with those entries for which the function on returns true and that may
-// be the same kills, entries with the best matching cgroup first. It subtracts the matched
-// processes from both entries.
+// match matches e with entries that may be the same kills, entries with the best matching
+// cgroup first. It ignores entries for which the given function returns false. It subtracts
+// the matched processes from both entries.
 func (m *merger) match(e *entry, on func(*entry) bool) {
 	for fit := sameCgroup; fit <= unknownCgroup; fit++ {
 		for _, other := range m.all {
@@ -205,7 +205,7 @@ func fitOf(a, b string) int {
 	}
 }
 
-// below reports whether cgroup is parent or a cgroup below parent. Paths in the log start
+// below reports whether a cgroup is equal to a parent cgroup or below it. Paths in the log start
 // at the root cgroup of the machine. Paths of counters start at the mount point, which in
 // a container may be a cgroup below the root.
 func below(cgroup, parent string) bool {

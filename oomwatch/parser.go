@@ -17,8 +17,8 @@ import (
 type Parser struct {
 	chosen   []choice // processes whose death has not been logged yet, oldest first
 	last     *Kill    // the last kill; more victims of its group may follow
-	group    bool     // the kill in last is a group kill
-	memory   Kind     // kind of memory whose exhaustion caused last; empty if unknown
+	group    bool     // the last kill is a group kill
+	memory   Kind     // kind of memory whose exhaustion caused the last kill; empty if unknown
 	quietPID int      // PID of the victim that FlushLast returned; the log may still announce that its group is killed
 	partial  string   // incomplete summary that continues in another record
 	next     uint64   // sequence number of the next record if none is missing
@@ -131,9 +131,9 @@ func (p *Parser) Flush() []Kill {
 	return done
 }
 
-// choose processes a summary, the line about the chosen process. It keeps an incomplete
-// summary, which continues in another record. If there are too many choices, choose drops
-// the oldest, whose death was never logged.
+// The method choose handles a summary, the line about the chosen process. It keeps an
+// incomplete summary, which continues in another record. If there are too many choices, it
+// drops the oldest choice, whose death was never logged.
 func (p *Parser) choose(text string, k Kill) (Kill, bool) {
 	if !k.parseSummary(text, "") {
 		if p.partial = text; len(text) > maxPartial {

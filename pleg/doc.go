@@ -15,9 +15,8 @@
 // a container or sandbox has stopped, the generator lists the pod at once, and so finds the
 // change within milliseconds. If a container or sandbox was created, started or removed, it
 // lists the pod after a second, because these changes are nearly always the agent's own
-// work. It drops an event whose change the last list already contains. It does
-// not use the other contents of events, because events may be late, duplicated, out of
-// order or incomplete.
+// work. It drops an event whose change the last list already contains. It does not use the
+// states in events, because events may be late, duplicated, out of order or incomplete.
 //
 // A relist of all pods is a global relist. The time between two global relists is Period, or
 // MaxPeriod while the generator relies on the stream. It relies on the stream if all of the

@@ -36,12 +36,13 @@ type job struct {
 	objects []object // as listed
 	at      time.Time
 	queued  time.Time
-	// before is the result of the last successful inspection. inspect reuses its statuses
-	// that are still current. If all is set, inspect requests every status.
+	// The field before is the result of the last successful inspection. The method inspect
+	// reuses the statuses in this result that are still current. If the field all is true,
+	// the method requests every status.
 	before snapshot
 	all    bool
-	// retry means that the last inspection of the pod failed. podSync means that finish
-	// delivers a PodSync if it delivers no other event.
+	// The field retry means that the last inspection of the pod failed. The field podSync
+	// means that the method finish delivers a PodSync if it delivers no other event.
 	retry, podSync bool
 
 	found snapshot

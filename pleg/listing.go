@@ -30,8 +30,8 @@ type Lister interface {
 // ErrTooLarge means that the runtime has more sandboxes or containers than fit into one
 // gRPC message (status ResourceExhausted); the limit is 16 MiB in most runtimes. Retries do
 // not help. To fix it, remove dead containers or use a [Lister] that streams. Until then
-// Run works in a degraded mode: it relists the pods that it knows in turn, a few at a time,
-// with filtered lists. [Generator.RequestRelist], hints and [Generator.RelistPod] work as
+// Run works in a degraded mode: it relists the known pods in turn, a few at a time, with
+// filtered lists. [Generator.RequestRelist], hints and [Generator.RelistPod] work as
 // before. After Threshold, [Generator.Healthy] returns an error that wraps ErrTooLarge.
 var ErrTooLarge = errors.New("the list does not fit into one message")
 
@@ -176,7 +176,7 @@ type change struct {
 	from, to state
 }
 
-// diff returns the changes from the listing old to the listing next. The changes of objects
+// diff returns the changes from an older listing to a newer listing. The changes of objects
 // in the newer listing come first, in the order of that listing. The removals of objects
 // that only the older listing contains follow, in the order of the older listing. If a
 // listing contains an object twice, only the first counts.

@@ -120,9 +120,9 @@ func (g *Generator) pauseSince(began time.Time) {
 }
 
 // checkMissedHints checks whether the stream announced the changes that a global relist
-// found in some pods: the set changed, which checkMissedHints modifies. at is the start of
-// the relist, and s is the stream that was open at that time. served contains the pods
-// whose requests and hints the relist served.
+// found. The set changed contains the pods with such changes; checkMissedHints modifies this
+// set. The argument at is the start of the relist, and s is the stream that was open at that
+// time. The set served contains the pods whose requests and hints the relist served.
 func (g *Generator) checkMissedHints(at time.Time, s *stream, served, changed map[types.UID]bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

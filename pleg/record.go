@@ -25,9 +25,9 @@ type record struct {
 	// delivered has the pod's objects in their states after the last delivered event.
 	// The differences between these states and a newer listing are the next events.
 	delivered []object
-	// seen is the newest listing of the pod, and seenAt is the start of that listing.
-	// complete reports whether seen comes from a global relist, not from a relist of
-	// this pod only. seen is replaced, never modified.
+	// The slice seen is the newest listing of the pod, and seenAt is the start of that
+	// listing. The field complete reports whether the listing is from a global relist, not
+	// from a relist of this pod only. The slice is replaced, never modified.
 	seen     []object
 	seenAt   time.Time
 	complete bool
@@ -88,8 +88,8 @@ func (r *record) advance(c change, event EventType) {
 }
 
 // transition returns the events of a change of one container, in the order of delivery.
-// second is empty if the change has only one event. Both are empty if the change has no
-// event.
+// The second event is empty if the change has only one event. Both are empty if the change
+// has no event.
 func transition(from, to state) (first, second EventType) {
 	switch {
 	case from == to:

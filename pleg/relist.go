@@ -79,8 +79,8 @@ func (g *Generator) recordRelist(ctx context.Context, at time.Time, err error) {
 	}
 }
 
-// compare replaces the newest listing with objects and marks the changed pods as dirty. at is
-// the start of the lists. It returns the changed pods.
+// compare replaces the newest listing with the given objects, marks the changed pods as dirty,
+// and returns the changed pods. The argument at is the start of the lists.
 func (g *Generator) compare(objects []object, at time.Time) map[types.UID]bool {
 	changed := map[types.UID]bool{}
 	for _, c := range diff(g.listed, objects) {
@@ -188,7 +188,8 @@ func (g *Generator) relistNextPods(p *pass) {
 }
 
 // processPod processes the newest listing of a pod: it deletes the pod, starts an
-// inspection, or updates the cache and delivers events. The cache is always updated first.
+// inspection, or updates the cache and delivers events. It updates the cache before it
+// delivers events. If an inspection of the pod is in progress, it does nothing.
 func (g *Generator) processPod(p *pass, r *record) {
 	isBackedOff := r.failures > 0 && g.cfg.Clock.Now().Before(r.retryAt)
 	changed := len(diff(r.delivered, r.seen)) > 0
@@ -198,7 +199,7 @@ func (g *Generator) processPod(p *pass, r *record) {
 		g.cfg.Cache.Delete(r.uid, r.seenAt)
 		// If the pass is cancelled, the cache is newer than the delivered events. If the pod
 		// then returns to the state of the last delivered event, diff finds no change.
-		// reinspect ensures that the pod is still inspected and an event delivered.
+		// The field reinspect ensures that the pod is still inspected and an event delivered.
 		switch r.reinspect = !g.deliver(p.ctx, r, nil, r.reinspect); {
 		case r.reinspect:
 		case r.complete:
@@ -280,7 +281,7 @@ func (g *Generator) finish(j *job) {
 	g.processPod(p, r)
 }
 
-// deliver delivers the events of the changes from r.delivered to objects. If no event results
+// deliver delivers the events of the changes since r.delivered. If no event results
 // and podSync is set, it delivers a PodSync. It reports whether all events were delivered. If
 // the pass is cancelled, the next pass delivers the remaining events.
 func (g *Generator) deliver(ctx context.Context, r *record, objects []object, podSync bool) bool {

@@ -18,8 +18,8 @@ import (
 
 // EventSource is the part of a container runtime that streams events, a subset of
 // cri.RuntimeService. The call sends events to the channel until its context is done or the
-// stream breaks, and then returns. It calls opened when the stream is open; the argument of
-// opened may be nil. The generator reads the channel until the call returns.
+// stream breaks, and then returns. It calls the function opened when the stream is open; the
+// argument of this function may be nil. The generator reads the channel until the call returns.
 type EventSource interface {
 	GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
 		opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
@@ -119,9 +119,9 @@ func reopenAfter(failures int, random float64) time.Duration {
 	return wait - time.Duration(random*float64(wait/2))
 }
 
-// podOf returns the pod of an event. ours is false if the sandbox in the event lacks one of
-// the labels. uid is empty if the event does not name the pod, because runtimes send only
-// the container ID if the sandbox no longer exists.
+// podOf returns the pod of an event. The result ours is false if the sandbox in the event lacks
+// one of the labels. The UID is empty if the event does not name the pod: runtimes send only the
+// container ID if the sandbox no longer exists.
 func podOf(e *runtimeapi.ContainerEventResponse, labels map[string]string) (uid types.UID, ours bool) {
 	if b := e.GetPodSandboxStatus(); b != nil {
 		if !matches(b.GetLabels(), labels) {

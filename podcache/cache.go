@@ -17,7 +17,8 @@ type Cache struct {
 	mu      sync.RWMutex
 	entries map[types.UID]*entry
 	global  time.Time
-	// globalSet means that global was set. Before that, a pod without an entry may exist.
+	// globalSet means that the global time was set. Before that, a pod without an entry may
+	// exist.
 	globalSet bool
 	// round counts the calls of UpdateTime. Each call ends the exclusions of earlier
 	// rounds.
@@ -170,10 +171,10 @@ func (c *Cache) Delete(uid types.UID, t time.Time) {
 // pods, whether or not they are in the cache, but not yet to the excluded pods, which the
 // argument except contains. The caller must exclude the pods that have changed in the
 // listing and are not inspected yet. The exclusion of a pod ends when the pod is written
-// with a time of t or later, or with a later UpdateTime whose except does not contain the
-// pod. If t is before the current global time, UpdateTime changes nothing.
+// with a time of t or later, or when a later UpdateTime does not exclude the pod. If t is
+// before the current global time, UpdateTime changes nothing.
 //
-// It allocates nothing if except is empty, and checks every waiter once.
+// It allocates nothing if no pods are excluded, and checks every waiter once.
 func (c *Cache) UpdateTime(t time.Time, except ...types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

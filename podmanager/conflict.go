@@ -82,7 +82,7 @@ type merged struct {
 	conflicts []Conflict
 }
 
-// merge chooses the pods to deliver. The parameter before has the owner of each key after
+// merge chooses the pods to deliver. The last parameter has the owner of each key after
 // the previous merge. merge chooses in this order:
 //  1. pods whose source owned both their UID and their name,
 //  2. pods whose source owned one of the two,

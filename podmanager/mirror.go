@@ -97,7 +97,8 @@ func (c *MirrorClient) apply(ctx context.Context, action MirrorAction) error {
 //
 //   - The pod is not static, or has no hash annotation, which identifies its version.
 //   - The node cannot be read, or has no UID yet.
-//   - The node is being deleted: the API server would delete the mirror with the node.
+//   - The node is being deleted: the garbage collector would delete the mirror with the
+//     node.
 //   - Another pod has the name, or an older mirror still exists.
 //   - The API server rejects the request.
 func (c *MirrorClient) Create(ctx context.Context, static *corev1.Pod) error {
@@ -140,8 +141,8 @@ func (c *MirrorClient) create(ctx context.Context, static *corev1.Pod) error {
 	}
 }
 
-// owner returns an owner reference to the node. With this reference, the API server
-// deletes the mirrors when the node is deleted.
+// owner returns an owner reference to the node. With this reference, the cluster's garbage
+// collector deletes the mirrors when the node is deleted.
 func (c *MirrorClient) owner(ctx context.Context) (metav1.OwnerReference, error) {
 	node, err := c.cfg.Node(ctx)
 	switch {

@@ -67,7 +67,7 @@ type Op struct {
 // deletion, and the annotations except kubernetes.io/config.seen and
 // kubernetes.io/config.mirror. Diff does not rely on the hash annotation.
 //
-// A caller may skip sets. It then passes, as the parameter before, the last set that it has
+// A caller may skip sets. As the first argument, it then passes the last set that it has
 // processed.
 func Diff(before, now []*corev1.Pod) (ops []Op) {
 	old := make(map[types.UID]*corev1.Pod, len(before))

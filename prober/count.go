@@ -29,7 +29,7 @@ func initialResult(k Kind) Result {
 // thresholds are the numbers of consecutive equal outcomes that become the result.
 type thresholds struct{ success, failure int32 }
 
-// of returns the threshold for r, at least 1.
+// The method of returns the threshold for r, at least 1.
 func (t thresholds) of(r Result) int32 {
 	if r == Success {
 		return max(t.success, 1)

@@ -65,11 +65,12 @@
 //
 // All probes without a run in progress are in one heap, ordered by the time at which they
 // are due. Run (prober.go) starts a goroutine for each due probe. The goroutine waits for a
-// slot and calls step (run.go). step looks up the container. updateContainer (pods.go)
-// switches the probe to a new container, plan (decide.go) decides what to do, and attempt
-// (attempt.go) runs the probe. finish counts the outcome (count.go) and computes when the
-// probe is due again (schedule.go). testdata/stories/life.txt shows all steps from the
-// start to the removal of a container.
+// slot and calls the method step (run.go), which looks up the container. The method
+// updateContainer (pods.go) switches the probe to a new container, the function plan
+// (decide.go) decides what to do, and the method attempt (attempt.go) runs the probe. The
+// method finish counts the outcome (count.go) and computes when the probe is due again
+// (schedule.go). testdata/stories/life.txt shows all steps from the start to the removal of a
+// container.
 //
 // # Differences from the kubelet
 //

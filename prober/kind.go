@@ -35,7 +35,7 @@ func (k Kind) String() string {
 	}
 }
 
-// of returns the probe of this kind in the spec of c, or nil.
+// The method of returns the probe of this kind in the spec of c, or nil.
 func (k Kind) of(c *corev1.Container) *corev1.Probe {
 	switch k {
 	case Startup:

@@ -56,7 +56,7 @@ type pod struct {
 	probes []*probe
 	// stopping means that the pod is terminating: only readiness is still probed.
 	stopping bool
-	// refreshes counts the calls of Refresh. A run repeats its Lookup if refreshes has changed
+	// refreshes counts the calls of Refresh. A run repeats its Lookup if this number has changed
 	// in the meantime, so that an older state never replaces a newer state.
 	refreshes uint64
 }
@@ -81,8 +81,8 @@ type probe struct {
 	due, eligible, scheduledFor time.Time
 	scheduleIndex               int // in the schedule
 
-	// run is the run that is in progress or waits for a slot, or nil. command is an earlier
-	// run whose command has not ended.
+	// run is the run that is in progress or waits for a slot, or nil. The field command is an
+	// earlier run whose command has not ended, or nil.
 	run, command *run
 
 	// lastEvent is the outcome in the last event, lastEventAt is the time of that event.

@@ -91,7 +91,7 @@ func (c APIServerConfig) withDefaults() APIServerConfig {
 
 // APIServer is a [Sink] that publishes to an API server. It publishes a change with one PATCH of
 // the status subresource, computed from the last known object. It sends a GET only if that object
-// is unknown or may be outdated. If a pod has a deletion timestamp, it deletes the pod object
+// is unknown or may be outdated. It deletes the object of a pod with a deletion timestamp
 // after [Change].Finished has become true and the API server has stored the terminal phase.
 // Create it with [NewAPIServer]. Its methods are safe for concurrent use, except that calls of
 // Publish and Forget for one pod must not overlap.
@@ -205,7 +205,7 @@ func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	return nil // a new mirror pod will be created
 }
 
-// publish publishes the status in change. The argument given is the pod object of the caller:
+// publish publishes the status in change. The last argument is the pod object of the caller:
 // for a static pod, the mirror pod.
 func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Pod) error {
 	object, uncertain, deleted := a.base(change.Pod.UID, given)
@@ -235,7 +235,7 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 }
 
 // base returns the newest known object of a pod, and reports whether this object may be outdated
-// and whether it was deleted. The argument given is the pod object of the caller.
+// and whether it was deleted. The last argument is the pod object of the caller.
 func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, uncertain, deleted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -290,7 +290,7 @@ func (a *APIServer) get(ctx context.Context, uid types.UID, old *corev1.Pod) (*c
 	return object, nil
 }
 
-// patch publishes the status in change and returns the stored object. The result held is
+// patch publishes the status in change and returns the stored object. The second result is
 // true if the terminal phase was omitted.
 func (a *APIServer) patch(ctx context.Context, change Change, object *corev1.Pod) (stored *corev1.Pod, held bool, err error) {
 	merged, held := Merge(object, &change.New, a.cfg.MayRun(change.Pod.UID), a.cfg.Clock.Now())
@@ -320,8 +320,8 @@ func (a *APIServer) patch(ctx context.Context, change Change, object *corev1.Pod
 	return stored, held, nil
 }
 
-// finish deletes a pod that has a deletion timestamp, is finished on the node, and whose
-// terminal phase is stored in the API server.
+// finish deletes the pod object if the object has a deletion timestamp, the pod is finished
+// on the node, and the API server has stored its terminal phase. It deletes no mirror pod.
 func (a *APIServer) finish(ctx context.Context, change Change, stored *corev1.Pod) error {
 	if !change.Finished || stored.DeletionTimestamp == nil || podspec.IsMirror(stored) || !podspec.IsTerminal(stored.Status.Phase) {
 		return nil

@@ -47,7 +47,7 @@ func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 			out = append(out, c)
 		}
 	}
-	// Ready needs the conditions of the readiness gates; the list out contains them.
+	// Ready evaluates the readiness gates, so it needs the conditions that were copied above.
 	view := *s
 	view.Conditions = out
 	sandbox := ReadyToStartContainers(pod, in.Runtime)
@@ -242,7 +242,7 @@ func newCondition(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Cond
 	return corev1.PodCondition{Type: t, Status: status, ObservedGeneration: pod.Generation}
 }
 
-// list returns a text that contains each list of names that is not empty, after its label.
+// list joins the non-empty lists of names, each after its label.
 func list(labelA string, a []string, labelB string, b []string) string {
 	var parts []string
 	if len(a) > 0 {
@@ -272,8 +272,8 @@ func setTransitionTimes(conditions, old []corev1.PodCondition, now time.Time) {
 	}
 }
 
-// transitionTime returns the transition time of c: the time in old if c has the same status
-// in old, otherwise now.
+// transitionTime returns the transition time of c: the previous time if the status of c has
+// not changed, otherwise the current time.
 func transitionTime(c *corev1.PodCondition, old []corev1.PodCondition, now time.Time) metav1.Time {
 	if was := Condition(old, c.Type); was != nil && was.Status == c.Status {
 		return was.LastTransitionTime

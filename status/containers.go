@@ -190,9 +190,9 @@ func (g *generator) present(
 	return st
 }
 
-// addTerminationMessage adds the termination message of container c to the termination
-// end. It does nothing if end is nil. A message that was read before is not read again,
-// because its file may have been removed.
+// addTerminationMessage adds the termination message of container c to its termination, the
+// first argument. It does nothing if the termination is nil. A message that was read before
+// is not read again, because its file may have been removed.
 func (g *generator) addTerminationMessage(end *corev1.ContainerStateTerminated, c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
 	if end == nil || end.ContainerID == "" || g.TerminationMessage == nil {
 		return // a lost container has no message, and no ID to find an earlier message

@@ -6,7 +6,7 @@
 // [Generate] computes a [corev1.PodStatus] from the pod's spec, the pod's state in the
 // runtime (a [podcache.Status]), the last reported status, the probe results and the reasons
 // why containers are not started. Generate is a pure function: its input can be printed,
-// replayed and tested without a node. These parts of it can be used alone: [Phase],
+// replayed and tested without a node. These functions can be used alone: [Phase],
 // [ContainerStatuses], the conditions ([ContainersReady], [Ready], [Initialized],
 // [ReadyToStartContainers]), [Normalize], [Equal] and [CheckTransition].
 //
@@ -75,8 +75,8 @@
 // the status. Other writers wait while an observer or the function of [Manager.Update] runs.
 // Observers and that function may call reading methods, and must not call writing methods.
 //
-// Each call of Run, Sync or Flush of a Publisher starts at most as many goroutines as
-// [PublisherConfig].Workers, and returns when these have ended. Run, Sync and Flush may run
+// Each call of Run, Sync or Flush of a Publisher runs at most [PublisherConfig].Workers
+// publications at a time, and returns when these have ended. Run, Sync and Flush may run
 // concurrently: a pod still has only one publication at a time. The Publisher calls Publish
 // of a sink without a lock held. It may call Forget while writers of the Manager wait, so
 // Forget must not call writing methods of the Manager.

@@ -12,7 +12,8 @@ import (
 // setIPs sets the addresses of host and pod. A terminated pod keeps its addresses, also after a
 // restart of the agent. For a pod on the host network, there are two more rules:
 //
-//   - If the runtime reports no address, the pod has the addresses of the node.
+//   - If the runtime reports no address, the pod has the addresses of the node. If these are
+//     unknown, the pod keeps its previous addresses.
 //   - If the runtime reports an address of only one family and the node's second address is of
 //     the other family, the second address is added.
 func setIPs(s, old *corev1.PodStatus, in *Input) {

@@ -194,8 +194,8 @@ func (m *Manager) previous(e *entry, pod *corev1.Pod) *corev1.PodStatus {
 	return cmp.Or(m.reported(e, pod.UID), &pod.Status)
 }
 
-// store replaces the status in e with next. e is nil if the pod has no entry. The caller
-// must not use next afterwards. The caller holds step.
+// store replaces the status in e with a new status, which the caller must not use
+// afterwards. e is nil if the pod has no entry. The caller holds step.
 func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
 	old := m.previous(e, pod)
 	if err := CheckTransition(pod, old, next); err != nil {
@@ -227,7 +227,7 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finis
 	return *next, true
 }
 
-// withOthers returns next, with the node's own conditions replaced by the conditions in old.
+// withOthers returns the new conditions, with the node's own conditions replaced by the old ones.
 // Conditions of other writers are not a change of the node's status. They must be stored
 // nevertheless: they include readiness gates, from which the Manager computes Ready at the next
 // probe result.
@@ -246,7 +246,7 @@ func (m *Manager) setEntry(e *entry) {
 	m.pods[e.pod.UID] = e
 }
 
-// reconcile applies the rules of SetPodStatus to next. old is the previous status.
+// reconcile applies the rules of SetPodStatus to the new status. old is the previous status.
 func (m *Manager) reconcile(pod *corev1.Pod, old, next *corev1.PodStatus) {
 	for _, end := range []*corev1.PodStatus{&pod.Status, old} { // old has precedence
 		if podspec.IsTerminal(end.Phase) && next.Phase != end.Phase {

@@ -13,12 +13,12 @@ import (
 // the status that the node reports:
 //
 //   - conditions of other writers and the status of resource claims are copied from pod,
-//     whatever reported contains;
+//     whatever the reported status contains;
 //   - DisruptionTarget, which other writers may set too, is published only together with
 //     the terminal phase that it explains;
 //   - mayRun means that the pod may still have running containers. Merge then omits a new
 //     terminal phase, because other components would reuse the pod's resources. The rest of
-//     reported is published, and held is true;
+//     the reported status is published, and held is true;
 //   - a terminal phase in the API server is never changed;
 //   - a pod with a terminal phase is not Ready, and its condition ContainersReady is
 //     False.
@@ -46,9 +46,9 @@ func Merge(pod *corev1.Pod, reported *corev1.PodStatus, mayRun bool, now time.Ti
 	return merged, held
 }
 
-// mergeConditions returns the node's conditions from reported and the conditions of other
-// writers from api. The argument ends is true if the terminal phase in reported is
-// published now.
+// mergeConditions returns the node's conditions in the reported status and the conditions of
+// other writers in the API server's status. If ends is true, the reported terminal phase is
+// published now, and a reported DisruptionTarget replaces the one in the API server.
 func mergeConditions(api, reported *corev1.PodStatus, ends bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(api.Conditions)+len(reported.Conditions))
 	for _, c := range api.Conditions {

@@ -15,8 +15,8 @@ import (
 // container has an equal share, which limits each message of the container.
 const MaxTerminationMessageBytes = 12 * 1024
 
-// Normalize converts s to the form in which the API server returns it. A status that was sent
-// then equals the status that is read back. Times are in whole seconds, and messages are valid
+// Normalize converts s to the form in which the API server returns it, so that a sent status
+// equals the status that is read back. Times are in whole seconds, and messages are valid
 // UTF-8. Termination messages are cut to their share at the end of a rune. Init containers are in
 // the order of the spec, and other containers are sorted by name. Normalize modifies s and
 // everything that s points to, so none of this may be shared. Normalize is idempotent.

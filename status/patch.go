@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Patch returns the strategic merge patch that changes the status of base to next, or nil if
-// they do not differ. The patch contains the UID of base and, if set, the resource version
-// of base. With these, the API server rejects the patch with a conflict if the object was
-// replaced or has changed. The patch never contains fields or conditions of other writers
-// (see [Merge]). Neither base nor next is modified.
+// Patch returns the strategic merge patch that changes the status of base to the next
+// status, or nil if they do not differ. The patch contains the UID of base and, if set,
+// the resource version of base. With these, the API server rejects the patch with a
+// conflict if the object was replaced or has changed. The patch never contains fields or
+// conditions of other writers (see [Merge]). Neither base nor next is modified.
 func Patch(base *corev1.Pod, next *corev1.PodStatus) ([]byte, error) {
 	shown, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ownFields(&base.Status))
 	if err != nil {

@@ -229,8 +229,8 @@ func (p *Publisher) reconcile(ctx context.Context) {
 	}
 }
 
-// Sync does one pass: it publishes every queued pod once, except pods in back-off after a
-// failure. It returns the errors of failed publications, joined.
+// Sync does one pass: it publishes every queued pod once, except pods that wait after a
+// failed or deferred publication. It returns the errors of failed publications, joined.
 func (p *Publisher) Sync(ctx context.Context) error {
 	var (
 		now   = p.cfg.Clock.Now()
@@ -284,8 +284,8 @@ func (p *Publisher) Trigger(uid types.UID) {
 	p.queue.requestAgain(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
 }
 
-// work publishes the due pods for which the function want returns true, on up to Workers
-// goroutines, until the function over returns true or ctx is done.
+// work publishes the due pods for which the first function returns true, on up to Workers
+// goroutines, until the second function returns true or ctx is done.
 func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func() bool) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -370,7 +370,7 @@ func isDeferred(err error) bool {
 	return errors.Is(err, ErrTerminalPhaseDeferred) || errors.Is(err, ErrCorrectionDeferred)
 }
 
-// backoff returns how long to wait after a failure with err. The argument before is the
+// backoff returns how long to wait after a failure with err. The first argument is the
 // number of consecutive failures that came before this failure.
 func (p *Publisher) backoff(before int, err error) time.Duration {
 	wait := backoff.After(before, p.cfg.MinBackoff, p.cfg.MaxBackoff)

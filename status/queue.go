@@ -123,8 +123,8 @@ func (q *queue) requestAgain(uid types.UID, e *entry, now time.Time) {
 	}
 }
 
-// requestAll requests another publication of every pod that exists in the sink and whose
-// requests are all served.
+// requestAll requests another publication of every pod that exists in the sink and has no
+// unserved request.
 func (q *queue) requestAll(entries map[types.UID]*entry, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(len(q.waiting))
@@ -158,7 +158,7 @@ func (q *queue) request(r *record, priority Priority, now time.Time) {
 	q.waiting[r.change.Pod.UID] = r
 }
 
-// before reports whether record r is published earlier than the record other.
+// before reports whether r is published earlier than the other record.
 func (r *record) before(other *record) bool {
 	if x, y := r.priority == PriorityUrgent, other.priority == PriorityUrgent; x != y {
 		return x
@@ -169,8 +169,7 @@ func (r *record) before(other *record) bool {
 	return r.change.Pod.UID < other.change.Pod.UID
 }
 
-// deadline returns the time by which the method before sorts pods that are equally
-// urgent.
+// deadline returns the sort key of equally urgent pods.
 func (r *record) deadline() time.Time {
 	if r.priority == PriorityNormal {
 		return r.since.Add(normalExtraWait)
@@ -178,7 +177,7 @@ func (r *record) deadline() time.Time {
 	return r.since
 }
 
-// next starts and returns the first due publication among the pods for which the function want
+// next starts and returns the first due publication among the pods for which the given function
 // returns true. If no publication is due, it returns nil and the time until the next
 // publication is due. The time is negative if no publication is scheduled.
 func (q *queue) next(now time.Time, want func(*record) bool) (j *job, wait time.Duration) {

@@ -94,7 +94,7 @@ func (m *Manager) ClearPodResizeInProgress(uid types.UID) (changed bool) {
 	})
 }
 
-// resizeCondition returns the new condition. The argument was contains the previous
+// resizeCondition returns the new condition. The second argument is the previous
 // condition, or nil. The transition time changes only with the reason.
 func (m *Manager) resizeCondition(
 	t corev1.PodConditionType, was *corev1.PodCondition, reason, message string, generation int64,
@@ -157,10 +157,10 @@ func resizeIn(s *corev1.PodStatus) resize {
 	}
 }
 
-// showResize replaces the resize conditions in next with the stored conditions. A caller may
-// set a status that it computed earlier; such a status must not restore a finished resize or
-// lose a new resize. For a pod's first status, the conditions in old are used if none are
-// stored. A pod with a terminal phase has no resize conditions.
+// showResize replaces the resize conditions in the new status with the stored conditions. A
+// caller may set a status that it computed earlier; such a status must not restore a finished
+// resize or lose a new resize. For a pod's first status, the previously reported conditions
+// are used if none are stored. A pod with a terminal phase has no resize conditions.
 func (m *Manager) showResize(uid types.UID, old, next *corev1.PodStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,7 +14,7 @@ const (
 	minShares          = 2
 )
 
-// setResources sets the resources of st. The argument given contains the resources that are
+// setResources sets the resources of st. The second argument contains the resources that are
 // allocated to the container. The status of a running container shows the enforced values, which
 // differ from the allocated values during a resize (KEP-1287). If the runtime reports no values,
 // the values in g.Enforced are used. For the memory request, which runtimes do not report, the
@@ -50,11 +50,11 @@ func (g *generator) setResources(
 	enforce(st.Resources.Requests, before.Requests, corev1.ResourceMemory, memoryRequest, 0)
 }
 
-// enforce replaces the value of a resource in the list given with the enforced value. If the
-// enforced value is nil (unknown), it uses the value in the list before. It does nothing if the
-// list given is nil. The argument least is the kernel's minimum in thousandths of a unit; 0
-// means no minimum. If neither the enforced value nor the value in the list given is above this
-// minimum, the list does not change.
+// enforce replaces the value of a resource in the first list with the enforced value. If the
+// enforced value is nil (unknown), it uses the value in the second list, which has the previous
+// values. It does nothing if the first list is nil. The last argument is the kernel's minimum in
+// thousandths of a unit; 0 means no minimum. If neither the enforced value nor the value in the
+// first list is above this minimum, the list does not change.
 func enforce(given, before corev1.ResourceList, name corev1.ResourceName, enforced *resource.Quantity, least int64) {
 	if given == nil {
 		return

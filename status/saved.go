@@ -65,7 +65,7 @@ func NewSaved(store Store) *Saved {
 }
 
 // Load reads the statuses in the store. It returns the joined errors of the statuses that it
-// could not read, and loads all others.
+// could not read, and loads all other statuses.
 func (s *Saved) Load(ctx context.Context) error {
 	keys, err := s.store.Keys(ctx, savedPrefix)
 	if err != nil {

@@ -27,8 +27,9 @@ func terminateLost(st *corev1.ContainerStatus) {
 	}
 }
 
-// hasInitialized reports whether the pod has completed initialization: a regular container
-// has run, or the last init container has completed or, if it is a sidecar, has started.
+// hasInitialized reports whether the pod has completed initialization: it has no init
+// containers, a regular container has run, or the last init container has completed. A
+// sidecar counts as completed when it has started.
 func hasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 	if len(pod.Spec.InitContainers) == 0 {
 		return true

@@ -10,13 +10,14 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// CheckTransition returns an error if a container is terminated in old but not in next, and
-// must not run again. The error names every such container. The container's restart rules
-// and restart policy and the pod's restart policy determine whether the container may run
-// again. A container with the waiting reason [ReasonPodRestarting] may run again, because a
-// user has requested the restart. CheckTransition does not check sidecars, ephemeral
-// containers and containers that are missing in next. It does not check pods with restart
-// policy Always or with a rule that restarts all containers. Nothing is modified.
+// CheckTransition returns an error if a container is terminated in the old status but not in
+// the next status, and must not run again. The error names every such container. The
+// container's restart rules and restart policy and the pod's restart policy determine
+// whether the container may run again. A container with the waiting reason
+// [ReasonPodRestarting] may run again, because a user has requested the restart.
+// CheckTransition does not check sidecars, ephemeral containers and containers that are
+// missing in the next status. It does not check pods with restart policy Always or with a
+// rule that restarts all containers. Nothing is modified.
 func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways || mayRestartAll(&pod.Spec) {
 		return nil
@@ -43,9 +44,9 @@ func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
 	return errors.Join(errs...)
 }
 
-// revived reports whether a terminated container is no longer terminated in next. It returns
-// false if next does not contain the container, or if the container has the waiting reason
-// ReasonPodRestarting.
+// revived reports whether a terminated container is no longer terminated in the next status.
+// It returns false if the next status does not contain the container, or if the container
+// has the waiting reason ReasonPodRestarting.
 func revived(was *corev1.ContainerStatus, next []corev1.ContainerStatus) bool {
 	now := find(next, was.Name)
 	if was.State.Terminated == nil || now == nil || now.State.Terminated != nil {

@@ -78,7 +78,7 @@ func (s stored) versions() string {
 
 // load returns the stored pods. It also passes the stored services and runtime classes to
 // c.services and c.classes, which use them until their first complete list. It returns
-// false if no pods are stored.
+// false if no pods are stored or if they can't be loaded.
 func (c *checkpoint) load(ctx context.Context) ([]*corev1.Pod, bool) {
 	var loaded stored
 	if err := state.Load(ctx, c.cfg.State, checkpointKey, &loaded); err != nil {

@@ -87,7 +87,8 @@ type localNode interface {
 	Changes(ctx context.Context) <-chan struct{}
 }
 
-// run registers the node, calls registered, and reports the status of the node until ctx is done.
+// run registers the node, except if NoRegistration is set. It then calls the given function, and
+// reports the status of the node until ctx is done.
 func (n *node) run(ctx context.Context, local localNode, registered func()) {
 	changes := local.Changes(ctx)
 	if !n.awaitReady(ctx, local, changes) || !n.cfg.NoRegistration && !n.register(ctx, local) {
@@ -128,8 +129,9 @@ func (n *node) awaitReady(ctx context.Context, local localNode, changes <-chan s
 	}
 }
 
-// sleep waits until the next report is due: one period after a successful report, and sooner if a
-// condition of the node has changed.
+// sleep waits until the next report is due. After a successful report, this is one period later, or
+// as soon as a condition of the node has changed. After a failed report, [nodestatus.Attempts]
+// determines the time.
 func (n *node) sleep(ctx context.Context, local localNode, changes <-chan struct{}) {
 	wait := max(0, n.attempts.Next(n.cfg.StatusPeriod).Sub(n.cfg.Clock.Now()))
 	timer := n.cfg.Clock.NewTimer(wait)

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// mergeStatus returns the status to report. The argument api is the status in the API server. The
-// argument own is the agent's status, which the agent has computed:
+// mergeStatus returns the status to report. It merges api, the status in the API server, with own,
+// the status that the agent has computed:
 //
 //   - conditions of types that the agent's status does not have are copied from api. The transition
-//     time of every other condition changes only with its status;
+//     time of a condition in the agent's status changes only with the condition's status;
 //   - extended resources that the agent's status does not have are copied from api, because another
 //     client offers them. As in the kubelet, their whole capacity is allocatable;
 //   - volumes attached and the configuration are copied from api;
@@ -115,13 +115,13 @@ func reconciledLabels() []string {
 	}
 }
 
-// reconcileLabels copies labels of the node initial to the node existing: the labels that a
+// reconcileLabels copies labels from the initial node to an existing node: the labels that a
 // restarted agent updates.
 func reconcileLabels(existing, initial *corev1.Node) {
 	setLabels(existing, initial, reconciledLabels())
 }
 
-// requireLabels copies labels of the agent's node to the node existing: the labels that every node
+// requireLabels copies labels from the agent's node to an existing node: the labels that every node
 // needs.
 func requireLabels(existing, own *corev1.Node) {
 	setLabels(existing, own, []string{corev1.LabelOSStable, corev1.LabelArchStable})

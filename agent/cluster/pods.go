@@ -40,12 +40,12 @@ func newPods(cfg Config) *pods {
 		fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName).String())}
 }
 
-// run is the Run of an agent.Source. It calls set with all pods after the first complete list
-// and after each change, until ctx is done. It passes newer objects to the sink before it calls
-// set, so that the sink needs no GET requests.
+// run is the Run of an agent.Source. It calls the function set with all pods after the first
+// complete list and after each change, until ctx is done. It passes newer objects to the sink
+// before it calls the function, so that the sink needs no GET requests.
 //
-// If no list has arrived after offlineWait, run calls set with the pods that Config.State has
-// stored.
+// If no list has arrived after offlineWait, run calls the function with the pods that Config.State
+// has stored.
 func (p *pods) run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	checkpoint := &checkpoint{cfg: p.cfg, services: p.services, classes: p.classes}
 	var setting sync.Mutex // set must not be called concurrently

@@ -42,7 +42,7 @@ type watched[T object] struct {
 
 	mu      sync.Mutex
 	objects map[string]T // by namespace and name
-	seeded  bool         // objects are stored ones: no complete list was received yet
+	seeded  bool         // seed was called before the first complete list
 	err     error        // of the last request; nil if it succeeded
 }
 
@@ -138,8 +138,7 @@ func (w *watched[T]) isSynced() bool {
 	}
 }
 
-// seed sets the objects that the methods get and all return until the first complete list. After
-// that list, seed does nothing.
+// seed stores the objects to use until the first complete list. After that list, seed does nothing.
 func (w *watched[T]) seed(objects []T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,8 +158,8 @@ func (w *watched[T]) isKnown() bool {
 	return w.seeded || w.isSynced()
 }
 
-// await waits for the first complete list, at most for limit. The error contains the error of
-// the last request.
+// await waits for the first complete list, at most for the given time. The error contains the error
+// of the last request.
 func (w *watched[T]) await(ctx context.Context, limit time.Duration) error {
 	timer := w.cfg.Clock.NewTimer(limit)
 	defer timer.Stop()
@@ -192,7 +191,7 @@ func (w *watched[T]) get(namespace, name string) (T, bool) {
 	return o, ok
 }
 
-// all returns the objects for which selected returns true, in no particular order.
+// all returns the objects for which the given function returns true, in no particular order.
 func (w *watched[T]) all(selected func(T) bool) []T {
 	w.mu.Lock()
 	defer w.mu.Unlock()

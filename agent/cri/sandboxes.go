@@ -11,7 +11,8 @@ func (c *Client) Version(ctx context.Context, apiVersion string) (*runtimeapi.Ve
 	return call(ctx, callTimeout, c.runtime.Version, &runtimeapi.VersionRequest{Version: apiVersion})
 }
 
-// Status returns the conditions of the runtime, and with verbose also its configuration.
+// Status returns the conditions of the runtime. If verbose is true, it also returns the
+// configuration of the runtime.
 func (c *Client) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
 	return call(ctx, callTimeout, c.runtime.Status, &runtimeapi.StatusRequest{Verbose: verbose})
 }

@@ -61,7 +61,8 @@ func (r *reader) readConstant() Facts {
 	}
 }
 
-// read returns the current facts. The error names every file that could not be read.
+// read returns the current facts. It joins the errors of the facts that it reads in each call. The
+// error of resolv.conf is in ResolvConfErr instead.
 func (r *reader) read(ctx context.Context) (Facts, error) {
 	f := r.constant()
 	capacity := f.Capacity.DeepCopy()

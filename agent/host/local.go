@@ -138,7 +138,7 @@ func Local(c LocalConfig) (*Host, error) {
 	}
 	s := newStatistics(provider, c)
 	h.Stats, h.Waker, h.Run = s, s, s.run
-	h.Cgroups = provider.Cgroups // needs no calls of enter and leave, because it leaves no file open
+	h.Cgroups = provider.Cgroups // needs no calls of s.enter and s.leave, because it leaves no file open
 	h.Mounter = volumes.NewMounter()
 	if c.Images != nil {
 		h.ImageFS = imagegc.RuntimeFS{Runtime: c.Images}

@@ -71,7 +71,7 @@ func (a Access) URL(addr net.Addr) string {
 	return "http://" + addr.String()
 }
 
-// Validate reports every problem with a, joined. It opens no file.
+// Validate reports every problem with the Access, joined. It opens no file.
 func (a Access) Validate() error {
 	var errs []error
 	if (a.CertFile == "") != (a.KeyFile == "") {

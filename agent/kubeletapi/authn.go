@@ -43,10 +43,9 @@ type User struct {
 // TokenReviewer authenticates bearer tokens, as a TokenReview does in Kubernetes. Requests call it
 // concurrently.
 type TokenReviewer interface {
-	// ReviewToken returns the user of a token. The result authenticated is false if the token is
-	// not valid. An error means that the token could not be checked. The server then refuses the
-	// request, and calls ReviewToken again for the next request with this token. The server doesn't
-	// modify the user.
+	// ReviewToken returns the user of a token. It returns false if the token is not valid. An error
+	// means that the token could not be checked. The server then refuses the request, and calls
+	// ReviewToken again for the next request with this token. The server doesn't modify the user.
 	ReviewToken(ctx context.Context, token string) (user User, authenticated bool, err error)
 }
 

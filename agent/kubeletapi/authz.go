@@ -31,8 +31,8 @@ type Attributes struct {
 // Authorizer decides which requests a user may make, as a SubjectAccessReview does in Kubernetes.
 // Requests call it concurrently. The server stores no decisions.
 type Authorizer interface {
-	// Authorize reports whether a user may make a request. The result reason is for the log. If
-	// allowed is false, the server calls Authorize a second time for some paths, with the
+	// Authorize reports whether a user may make a request. The returned reason is for the log. If
+	// Authorize returns false, the server calls it a second time for some paths, with the
 	// subresource proxy. If Authorize returns an error, the server responds with 500.
 	Authorize(ctx context.Context, a Attributes) (allowed bool, reason string, err error)
 }

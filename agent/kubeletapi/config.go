@@ -150,14 +150,13 @@ type Streams interface {
 // Events is a log of events that clients can follow. *eventlog.Log implements it.
 type Events interface {
 	// After returns the stored events whose numbers exceed the argument, and the argument for the
-	// next call. The result complete is false if an event whose number exceeds the argument was
-	// deleted.
+	// next call. After returns false if an event whose number exceeds the argument was deleted.
 	After(number uint64) (events []api.Event, next uint64, complete bool)
 	// Changed returns a channel that is closed when an event exists whose number exceeds the
 	// argument.
 	Changed(number uint64) <-chan struct{}
-	// About returns the last events about an object, newest first. The argument limit is the
-	// maximum number of events.
+	// About returns the last events about an object, newest first. The limit is the maximum number
+	// of events.
 	About(kind, namespace, name string, limit int) []api.Event
 }
 

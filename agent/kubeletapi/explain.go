@@ -78,10 +78,10 @@ func badManifest(namespace, name string, problems []string) api.Explanation {
 	}
 }
 
-// problemsOf returns the problems of a pod's manifests. The result invalid has the problems of
-// manifests whose file has the pod's name. problemsOf compares file names, because a manifest that
-// can't be parsed has no pod name. The result ignored has the problems of manifests that the agent
-// does not use because another manifest already defines the pod.
+// problemsOf returns two kinds of problems of a pod's manifests. The first result has the problems
+// of manifests whose file has the pod's name. problemsOf compares file names, because a manifest
+// that can't be parsed has no pod name. The second result has the problems of manifests that the
+// agent does not use, because another manifest already defines the pod.
 func (s *Server) problemsOf(namespace, name string) (invalid, ignored []string) {
 	name = s.shortName(name)
 	for _, p := range s.cfg.Problems() {

@@ -34,12 +34,12 @@ type watched[T any] struct {
 	deleteOnError bool
 	value         atomic.Pointer[T] // nil: no value
 
-	// checking is held by the request that checks the files. Other requests use the previous
-	// value meanwhile, so that they do not wait for a slow disk.
+	// The request that checks the files holds the mutex checking. All other requests use the
+	// previous value meanwhile, so that they do not wait for a slow disk.
 	checking    sync.Mutex
 	seen        []os.FileInfo
 	checkedAt   time.Time
-	lastProblem string // the last logged problem
+	lastProblem string // the error of the last read; empty if it succeeded
 }
 
 // watch reads the files and returns the watched value.
@@ -61,7 +61,8 @@ func (w *watched[T]) get() (value T, ok bool) {
 	return value, false
 }
 
-// check reads the files if they have changed. Callers hold checking.
+// check reads the files if they have changed, or if the last read failed. It checks the files at
+// most once in recheckPeriod. Callers hold the mutex checking.
 func (w *watched[T]) check(now time.Time) {
 	if now.Sub(w.checkedAt) < recheckPeriod {
 		return

@@ -141,7 +141,7 @@ func newFileToken(path string, log *slog.Logger) (*fileToken, error) {
 // comparison takes the same time for tokens of any length.
 func parseToken(data ...[]byte) (sum [sha256.Size]byte, err error) {
 	token := strings.TrimSpace(string(data[0]))
-	// A header can't contain other characters.
+	// A token in a header can only contain printable ASCII characters.
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return sum, errors.New("must contain one word of printable ASCII characters")
 	}

@@ -36,8 +36,8 @@ func (s *Server) readyzChecks() []Check {
 	return s.checks(func(agent.Check) bool { return true })
 }
 
-// checks returns all checks. It calls the function fails for each check of the agent that has an
-// error. If this function returns false, the check passes, and the error becomes a note.
+// checks returns all checks. It calls its argument for each check of the agent that has an error.
+// If the argument returns false, the check passes, and the error becomes a note.
 func (s *Server) checks(fails func(agent.Check) bool) []Check {
 	all := []Check{alive()}
 	for _, c := range s.cfg.Agent.Health() {
@@ -53,8 +53,8 @@ func (s *Server) checks(fails func(agent.Check) bool) []Check {
 }
 
 // wasReady reports whether the condition Ready of a node is true, or was true within
-// notReadyTimeout. A node without conditions counts as ready, because the agent has not
-// computed its conditions yet.
+// notReadyTimeout. A node that is nil or has no conditions counts as ready, because the agent has
+// not computed the conditions yet.
 func (s *Server) wasReady(node *corev1.Node) bool {
 	return node == nil || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue &&

@@ -180,7 +180,7 @@ func (s *Server) profiles() []endpoint {
 }
 
 // withTimeLimit returns a handler that sets the time limit of the response to answerTimeout and
-// then calls the handler next. If that handler is nil, withTimeLimit returns nil.
+// then calls the given handler. If the given handler is nil, withTimeLimit returns nil.
 func withTimeLimit(next http.Handler) http.Handler {
 	if next == nil {
 		return nil

@@ -20,7 +20,7 @@ type Observer struct {
 	Checked func(endpoint, check string, err error)
 }
 
-// observed returns a handler that calls the Observer and the handler next.
+// observed returns a handler that calls the Observer and the given handler.
 func (s *Server) observed(serverType string, next http.Handler) http.Handler {
 	if s.cfg.Observer.Request == nil {
 		return next

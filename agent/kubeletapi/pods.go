@@ -39,9 +39,9 @@ func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
 	s.writePods(w, r, pods)
 }
 
-// runningPod returns a pod as in the kubelet's /runningpods: namespace, name and UID of the
-// pod, and the names and images of its running containers. The result running is false if the
-// pod has no ready sandbox and no running container.
+// runningPod returns a pod as in the kubelet's /runningpods: namespace, name and UID of the pod,
+// and the names and images of its running containers. It returns false if the pod has no ready
+// sandbox and no running container.
 func runningPod(p agent.Pod) (pod *corev1.Pod, running bool) {
 	observed := p.Runtime
 	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: observed.Namespace, Name: observed.Name, UID: observed.UID}}
@@ -103,9 +103,9 @@ func (s *Server) findPod(namespace, name string) (found agent.Pod, ok bool) {
 	return found, ok
 }
 
-// precedes reports whether p matches the name better than the pod other. A pod that a source
-// defines matches better than a pod without a source. If a source defines both pods or neither,
-// the pod with exactly this name matches better.
+// precedes reports whether the first pod matches the name better than the second pod. A pod that a
+// source defines matches better than a pod without a source. If a source defines both pods or
+// neither, the pod with exactly this name matches better.
 func precedes(name string, p, other agent.Pod) bool {
 	if defined := p.Source != ""; defined != (other.Source != "") {
 		return defined

@@ -197,7 +197,7 @@ func onReadOnlyPort(path string) bool {
 	}
 }
 
-// handler returns the handler of the endpoints for whose paths the function served returns true.
+// handler returns the handler of those endpoints whose paths its argument accepts.
 func (s *Server) handler(served func(path string) bool) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range s.endpoints() {

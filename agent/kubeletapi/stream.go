@@ -2,8 +2,8 @@ package kubeletapi
 
 import "net/http"
 
-// stream returns a handler that removes the time limits and calls the handler next. If
-// MaxStreams streams are open, the handler refuses the request.
+// stream returns a handler that removes the time limits and calls the given handler. If
+// MaxStreams streams are open, the returned handler refuses the request.
 func (s *Server) stream(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {

@@ -79,9 +79,8 @@ func (s *Server) serveStream(w *hijacker, r *http.Request, target *url.URL, want
 	}
 }
 
-// awaitEnd calls the function runs after each change of the agent's pods. When this function
-// returns false, awaitEnd waits for endGrace and calls the function end. If ctx is done before
-// that, awaitEnd returns without this call.
+// awaitEnd calls runs() after each change of the agent's pods. When runs() returns false, awaitEnd
+// waits for endGrace and calls end(). If ctx is done before that, awaitEnd does not call end().
 func (s *Server) awaitEnd(ctx context.Context, runs func() bool, end func()) {
 	for range s.cfg.Agent.Changes(ctx) {
 		if runs() {

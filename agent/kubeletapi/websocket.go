@@ -129,8 +129,8 @@ func serveTunnel(w http.ResponseWriter, r *http.Request, target *url.URL, _ stre
 // for a writer with this method.
 type onlyWriter struct{ io.Writer }
 
-// eachMessage calls the function use with each message of the client until the function returns an
-// error or the client closes the connection. The function may copy the message with the buffer.
+// eachMessage passes each message of the client to a function, until the function returns an error
+// or the client closes the connection. The function may copy the message with the buffer.
 func eachMessage(client *websocket.Conn, use func(message io.Reader, buffer []byte) error) error {
 	buffer := make([]byte, copyBytes)
 	for {

@@ -46,7 +46,7 @@ func (c *checker) refuse(bad bool, field, format string, args ...any) {
 	}
 }
 
-// between refuses a value outside the range from the argument least to the argument most.
+// between refuses a value outside the given range.
 func (c *checker) between(field string, n, least, most int64) {
 	switch {
 	case n >= least && n <= most:

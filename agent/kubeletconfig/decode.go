@@ -13,9 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// assign stores the value of the node in the variable to which the argument into points. If the
-// value has a wrong type or is out of range, assign adds a problem and leaves the variable
-// unchanged.
+// assign stores the value of the node in *into. If the value has a wrong type or is out of range,
+// assign adds a problem and leaves *into unchanged.
 func (p *reader) assign(name string, node *yaml.Node, into any) {
 	node = resolved(node)
 	switch into := into.(type) {

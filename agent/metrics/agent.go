@@ -10,9 +10,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Observers returns the observers for an agent.Config. They count events and then call the
-// observers in the argument next. Call Observers once for each agent; the counters of all agents
-// are added. See [Metrics.AddAgent] for the metrics that are read during a scrape.
+// Observers returns the observers for an agent.Config. They count events and then call the given
+// observers. Call Observers once for each agent; the counters of all agents are added. See
+// [Metrics.AddAgent] for the metrics that are read during a scrape.
 func (m *Metrics) Observers(next agent.Observers) agent.Observers {
 	o := next
 	o.Workers, o.Runner, o.Hooks = m.Workers(next.Workers), m.Runner(next.Runner), m.Hooks(next.Hooks)

@@ -76,8 +76,8 @@ type cadvisorNames struct {
 	sandboxes  map[string]*runtimeapi.PodSandboxStatus
 }
 
-// newCadvisorNames returns the names of the pods with a running sandbox or container, and these
-// sandboxes and containers.
+// newCadvisorNames returns the names of the pods in the runtime, of their ready sandboxes and of
+// their running containers. It also returns these sandboxes and containers.
 func newCadvisorNames(pods []agent.Pod) (n cadvisorNames, all []stats.Container) {
 	n = cadvisorNames{
 		map[types.UID]*podcache.Status{}, map[string]*runtimeapi.ContainerStatus{}, map[string]*runtimeapi.PodSandboxStatus{},

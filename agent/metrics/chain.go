@@ -1,7 +1,7 @@
 package metrics
 
-// chain0 to chain4 return a function with 0 to 4 arguments that calls the function f and
-// then the function next, which may be nil.
+// chain0 to chain4 return a function with 0 to 4 arguments that calls both given functions
+// in order. The second function may be nil.
 
 func chain0(f, next func()) func() {
 	if next == nil {

@@ -79,9 +79,9 @@ func (m *Metrics) Checked(endpoint, check string, err error) {
 	m.health.results.WithLabelValues(check, endpoint, "success").Inc()
 }
 
-// SLIs returns the handler of the kubelet's page /metrics/slis. It calls the handler page, which
-// serves the metrics of [Config].HealthRegisterer. A DELETE request resets these metrics, as in
-// the kubelet.
+// SLIs returns the handler of the kubelet's page /metrics/slis. The argument is the handler that
+// serves the metrics of [Config].HealthRegisterer. A DELETE request resets these metrics, as in the
+// kubelet.
 func (m *Metrics) SLIs(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodDelete {

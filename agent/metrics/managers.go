@@ -40,8 +40,8 @@ func newEviction(f *maker) evictionMetrics {
 	return e
 }
 
-// Eviction returns an observer for an [eviction.Manager] that counts events and then
-// calls the observer next.
+// Eviction returns an observer for an [eviction.Manager] that counts events and then calls
+// the given observer.
 func (m *Metrics) Eviction(next eviction.Observer) eviction.Observer {
 	c, o := &m.eviction, next
 	o.Evaluated = chain2(func(d eviction.Decision, err error) {
@@ -113,8 +113,8 @@ func result(err error) string {
 	return succeeded
 }
 
-// Preemption returns an observer for a [lifecycle.NodeHandler] that counts events
-// and then calls the observer next.
+// Preemption returns an observer for a [lifecycle.NodeHandler] that counts events and then
+// calls the given observer.
 func (m *Metrics) Preemption(next lifecycle.NodeObserver) lifecycle.NodeObserver {
 	o := next
 	o.Preempted = chain1(func(p lifecycle.Preemption) {
@@ -125,8 +125,8 @@ func (m *Metrics) Preemption(next lifecycle.NodeObserver) lifecycle.NodeObserver
 	return o
 }
 
-// ImageGC returns an observer for an [imagegc.Manager] that counts events and then
-// calls the observer next.
+// ImageGC returns an observer for an [imagegc.Manager] that counts events and then calls
+// the given observer.
 func (m *Metrics) ImageGC(next imagegc.Observer) imagegc.Observer {
 	o := next
 	o.Removed = chain4(func(_ imagegc.Image, why imagegc.Reason, _ time.Duration, err error) {
@@ -138,8 +138,8 @@ func (m *Metrics) ImageGC(next imagegc.Observer) imagegc.Observer {
 	return o
 }
 
-// ContainerGC returns an observer for a [containergc.Manager] that counts events and
-// then calls the observer next.
+// ContainerGC returns an observer for a [containergc.Manager] that counts events and then
+// calls the given observer.
 func (m *Metrics) ContainerGC(next containergc.Observer) containergc.Observer {
 	o := next
 	o.Removed = chain3(func(object containergc.Object, _ time.Duration, err error) {
@@ -148,8 +148,8 @@ func (m *Metrics) ContainerGC(next containergc.Observer) containergc.Observer {
 	return o
 }
 
-// Logs returns an observer for a [logrotate.Rotator] that counts events and then
-// calls the observer next.
+// Logs returns an observer for a [logrotate.Rotator] that counts events and then calls the
+// given observer.
 func (m *Metrics) Logs(next logrotate.Observer) logrotate.Observer {
 	o := next
 	o.Rotated = chain1(func(r logrotate.Rotation) { m.managers.logs.WithLabelValues(result(r.Err)).Inc() }, next.Rotated)

@@ -20,7 +20,7 @@ type victim struct {
 type finder = func(uid types.UID, containerID string) (*corev1.Pod, string, bool)
 
 // OOMWatch returns an observer for an [oomwatch.Watcher] that counts events and then calls the
-// observer next. The events are those that never reach a handler: the kills that the Watcher
+// given observer. The events are those that never reach a handler: the kills that the Watcher
 // drops, and the lost records of the kernel's log.
 func (m *Metrics) OOMWatch(next oomwatch.Observer, pod finder) oomwatch.Observer {
 	o := next
@@ -44,7 +44,7 @@ func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 }
 
 // kills returns the number of kills by victim. It deletes the counts of victims whose pod is not
-// in the argument pods. For a container of these pods that had no kill, the number is 0.
+// among the given pods. For a container of the given pods without a kill, the number is 0.
 func (m *Metrics) kills(pods []*podcache.Status) map[victim]uint64 {
 	now := map[victim]uint64{{}: 0}
 	present := make(map[types.UID]bool, len(pods))

@@ -27,8 +27,8 @@ func newPLEG(f *maker) plegMetrics {
 	}
 }
 
-// PLEG returns an observer for a [pleg.Generator] that counts events
-// and then calls the observer next.
+// PLEG returns an observer for a [pleg.Generator] that counts events and then
+// calls the given observer.
 func (m *Metrics) PLEG(next pleg.Observer) pleg.Observer {
 	c := &m.pleg
 	var began time.Time // start of the last successful relist; a Generator never calls RelistEnd concurrently

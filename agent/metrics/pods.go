@@ -78,8 +78,8 @@ func newPods(f *maker) podMetrics {
 	return p
 }
 
-// Workers returns an observer for [podworker.Workers] that counts events and then calls the
-// observer next.
+// Workers returns an observer for [podworker.Workers] that counts events and then calls the given
+// observer.
 func (m *Metrics) Workers(next podworker.Observer) podworker.Observer {
 	o := next
 	o.SyncEnded = chain1(m.syncEnded, next.SyncEnded)
@@ -184,8 +184,8 @@ func static(pod *corev1.Pod) string {
 	return ""
 }
 
-// Runner returns an observer for a [podrunner.Runner] that counts events and then calls the
-// observer next.
+// Runner returns an observer for a [podrunner.Runner] that counts events and then calls the given
+// observer.
 func (m *Metrics) Runner(next podrunner.Observer) podrunner.Observer {
 	c, o := &m.pods, next
 	o.Resized = chain3(func(_ *corev1.Pod, took time.Duration, err error) { m.resized(took, err) }, next.Resized)
@@ -220,8 +220,8 @@ func containerType(k podrunner.ContainerKind) string {
 	}
 }
 
-// Images returns an observer for an [images.Manager] that counts events and then calls the observer
-// next.
+// Images returns an observer for an [images.Manager] that counts events and then calls the given
+// observer.
 func (m *Metrics) Images(next images.Observer) images.Observer {
 	o := next
 	o.Pulled = chain1(func(p images.PullInfo) {
@@ -267,8 +267,8 @@ func sizeClass(bytes uint64) string {
 	return "GT100GB"
 }
 
-// Statuses returns an observer for a [status.Manager] that counts events and then calls the
-// observer next.
+// Statuses returns an observer for a [status.Manager] that counts events and then calls the given
+// observer.
 func (m *Metrics) Statuses(next status.Observer) status.Observer {
 	o := next
 	o.StatusChanged = chain1(func(c status.Change) {
@@ -304,7 +304,7 @@ func startedIn(c status.Change, now time.Time) (time.Duration, bool) {
 }
 
 // Publisher returns an observer for a [status.Publisher] that counts events and then calls the
-// observer next.
+// given observer.
 func (m *Metrics) Publisher(next status.PublisherObserver) status.PublisherObserver {
 	o := next
 	o.Published = chain1(func(p status.Publication) {
@@ -317,7 +317,7 @@ func (m *Metrics) Publisher(next status.PublisherObserver) status.PublisherObser
 }
 
 // Hooks returns an observer for a [lifecycle.HookRunner] that counts events and then calls the
-// observer next.
+// given observer.
 func (m *Metrics) Hooks(next lifecycle.HookObserver) lifecycle.HookObserver {
 	o := next
 	o.HTTPFallback = chain1(func(lifecycle.HookInfo) { m.pods.httpFallbacks.Inc() }, next.HTTPFallback)

@@ -35,7 +35,7 @@ type probeSeries struct {
 }
 
 // Prober returns an observer for a [prober.Manager] that counts events and then calls the
-// observer next.
+// given observer.
 func (m *Metrics) Prober(next prober.Observer) prober.Observer {
 	o := next
 	o.RunFinished = chain1(m.probed, next.RunFinished)

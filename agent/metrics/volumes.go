@@ -34,8 +34,8 @@ func newVolumes(f *maker) volumeMetrics {
 // volume identifies a volume of a pod.
 type volume struct{ plugin, name string }
 
-// Volumes returns an observer for a [volumes.Manager] that counts events and then calls the
-// observer next.
+// Volumes returns an observer for a [volumes.Manager] that counts events and then calls the given
+// observer.
 func (m *Metrics) Volumes(next volumes.Observer) volumes.Observer {
 	o := next
 	o.Mounted = chain1(func(op volumes.Operation) {

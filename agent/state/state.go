@@ -12,8 +12,8 @@ import (
 //
 // A key is a relative path. Its elements are separated by single slashes. An element consists of
 // ASCII letters, digits and the characters -_.~%$&+=:@. An element must not be "." or "..", and
-// must not end in ".new". If a key is invalid, methods return an error that names the key. If a
-// key has a value, the key must not be a parent of the path of another key.
+// must not end in ".new". If a key is invalid, methods return an error that names the key. If two
+// keys have values, neither key may be a parent of the path of the other key.
 //
 // A store may have an additional method, PutUnsynced, with the signature of Put. A value that
 // PutUnsynced has stored is complete after a crash of the process, but may be old or damaged

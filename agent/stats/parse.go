@@ -10,7 +10,7 @@ import (
 )
 
 // The parsers return the values in the content of a kernel file. If a line is missing,
-// truncated or not a number, its value is unknown. Lines with other keys are skipped, because
+// truncated or not a number, its value is unknown. Lines with unknown keys are skipped, because
 // newer kernels add lines. Only the parsers for mounts and interfaces allocate.
 
 // meminfo has values of /proc/meminfo, in bytes.

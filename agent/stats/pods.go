@@ -40,7 +40,7 @@ func (r *podProbe) cgroup(uid types.UID) string {
 	return cgroup
 }
 
-// forget deletes the recorded cgroups of pods that are not in present.
+// forget deletes the recorded cgroups of pods that are not in the given map.
 func (r *podProbe) forget(present map[types.UID]bool) {
 	maps.DeleteFunc(r.found, func(uid types.UID, _ string) bool { return !present[uid] })
 }

@@ -82,7 +82,7 @@ func (q *quotas) usage(dir string, now time.Time) (u eviction.DiskUsage, ok bool
 	return eviction.DiskUsage{Bytes: usage(known(bytes), now), Inodes: usage(known(inodes), now)}, true
 }
 
-// retain deletes the records of pods for which the function present returns false.
+// retain deletes the records of pods for which the given function returns false.
 func (q *quotas) retain(present func(types.UID) bool) {
 	for p, owners := range q.owners {
 		maps.DeleteFunc(owners, func(_ string, uid types.UID) bool { return !present(uid) })

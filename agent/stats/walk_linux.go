@@ -73,8 +73,8 @@ func newWalk(path string) (*walk, error) {
 	return w, nil
 }
 
-// openFolder opens a folder for reading. The name is relative to the folder with the file
-// descriptor at.
+// openFolder opens a folder for reading. The name is relative to the folder with the given
+// file descriptor.
 func openFolder(at int, name string) (*os.File, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -79,8 +79,8 @@
 //     duplicated.
 //   - Ours syncs compressed files to disk before it deletes the originals; the kubelet
 //     does not sync them.
-//   - Here calls to the runtime about a container that hang delay a pass by
-//     CallTimeout. Because of the back-off, they delay fewer and fewer passes; the
+//   - If calls to the runtime about a container hang, they delay our passes by
+//     CallTimeout each. Because of the back-off, they delay fewer and fewer passes; the
 //     kubelet has no back-off.
 //   - [ParseMaxSize] refuses a maximum size of 0, with which the kubelet rotates in
 //     every pass.

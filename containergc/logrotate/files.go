@@ -19,8 +19,8 @@ type files interface {
 	// lstat does not follow links.
 	lstat(name string) (fs.FileInfo, error)
 	list(dir string) ([]string, error)
-	// rename and link work within a folder. link creates a hard link, and fails if the new
-	// name exists.
+	// rename and link work within a folder. The method link creates a hard link, and fails if
+	// the new name exists.
 	rename(from, to string) error
 	link(from, to string) error
 	remove(name string) error

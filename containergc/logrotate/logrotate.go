@@ -41,8 +41,8 @@ type Rotator struct {
 // container is a running container. During a pass, only one worker uses it.
 type container struct {
 	id string
-	// path is the log's path below the root, full the log's absolute path. Both are empty
-	// if they are not known yet.
+	// path is the log's path below the root. The field full is the log's absolute path. Both
+	// are empty if they are not known yet.
 	path, full string
 	// ignored reports that the container has no log below the root.
 	ignored bool
@@ -50,8 +50,8 @@ type container struct {
 	// rotation. checked reports that the log was checked for an interrupted rotation of
 	// an earlier process.
 	reopenPending, checked bool
-	// retryAt is when the log may be checked again after a failure, delay the last
-	// back-off.
+	// retryAt is when the log may be checked again after a failure. The field delay is the
+	// last back-off.
 	retryAt time.Time
 	delay   time.Duration
 }

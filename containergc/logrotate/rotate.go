@@ -174,7 +174,7 @@ func (r rotation) renameAndReopen(ctx context.Context, a siblings) (string, erro
 var errNotReopened = errors.New("log renamed but not reopened, will reopen it later")
 
 // undoRename gives the log its old name back. A file that the runtime has created meanwhile
-// may contain lines, so it must not be replaced: link fails in this case.
+// may contain lines and must not be replaced: the method link fails if the file exists.
 func (r rotation) undoRename(to string) (back bool, err error) {
 	err = r.link(to, r.log)
 	switch {

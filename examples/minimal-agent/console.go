@@ -81,7 +81,8 @@ func (c *console) printf(format string, args ...any) {
 // only if its summary has changed.
 func summary(s *corev1.PodStatus) string { return string(s.Phase) + details(s) }
 
-// details returns readiness, restarts, address, and the states of containers that do not run.
+// details returns readiness, restarts, address, the states of containers that do not run, and the
+// reason and message of the status.
 func details(s *corev1.PodStatus) string {
 	var b strings.Builder
 	ready, restarts := 0, int32(0)

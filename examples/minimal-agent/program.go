@@ -28,7 +28,7 @@ type program struct {
 	machine *machine.Machine
 	host    *host.Host
 	log     *slog.Logger
-	level   *slog.LevelVar // of log
+	level   *slog.LevelVar // of the logger
 	console *console
 	metrics *metrics.Pages
 	events  *eventlog.Log

@@ -47,7 +47,7 @@ func (p *program) serverConfig() kubeletapi.Config {
 	}
 	if p.opts.EnableDebuggingHandlers {
 		cfg.PodLogs = p.machine.PodLogs
-		if p.opts.Access.Authenticates() { // otherwise, all users of this machine could run commands in containers and restart pods
+		if p.opts.Access.Authenticates() { // without this check, all users of this machine could run commands in containers and restart pods
 			cfg.Streams, cfg.Operations = p.machine.Runtime, p.agent
 			cfg.WebSocketStream = p.metrics.WebSocketStream
 			p.serveDebugging(&cfg)

@@ -35,8 +35,8 @@ func (s syncer) SyncPod(ctx context.Context, req podworker.SyncRequest) (termina
 }
 
 // syncContainer starts a new container, stops a running container if a probe has failed, and
-// restarts an exited container if the restart policy requires a restart. During a back-off it
-// sets the container's entry in the map waiting.
+// restarts an exited container if the restart policy requires a restart. During a back-off, it
+// records the container's waiting state in the last argument.
 func (s syncer) syncContainer(ctx context.Context, req podworker.SyncRequest, c *corev1.Container, waiting map[string]corev1.ContainerStateWaiting) error {
 	last, key := req.Status.Container(c.Name), string(req.Pod.UID)+"/"+c.Name
 	switch {

@@ -12,8 +12,8 @@ import (
 // Options configures [Test]: the workloads that Test runs and how long it waits. Test copies the
 // options. [Shell] returns options for an image that has a shell.
 type Options struct {
-	// Sleeper runs until it gets SIGTERM and then exits at once with ExitCode. Required. Checks
-	// of exec and of resource updates use it too.
+	// Sleeper runs until it gets SIGTERM and then exits at once with ExitCode. Required. The checks
+	// of exec and of resource updates also use it.
 	Sleeper Workload
 	// Stubborn runs for minutes and ignores SIGTERM. Required.
 	Stubborn Workload
@@ -81,8 +81,8 @@ type Exec struct {
 	Missing []string
 }
 
-// Shell returns options for an image that has /bin/sh and sleep, such as busybox. The
-// runtime must have the image. pull is the PullImage and missing the MissingImage.
+// Shell returns options for an image that has /bin/sh and sleep, such as busybox. The runtime must
+// have the image. The second argument is the PullImage, and the third argument is the MissingImage.
 func Shell(image, pull, missing string) Options {
 	sh := func(script string, code int32) Workload {
 		return Workload{Image: image, Command: []string{"/bin/sh", "-c", script}, Ready: ready, ExitCode: code}

@@ -85,9 +85,9 @@ func (p *probe) clean() {
 	}
 }
 
-// must ends the check with a failure if ok is false. The argument breaks describes which
-// manager would break, and how. The arguments saw and args are the format and the
-// arguments of the observation.
+// must ends the check with a failure if ok is false. The first text describes which manager
+// would break, and how. The second text and args are the format and the arguments of the
+// observation.
 func (p *probe) must(ok bool, breaks, saw string, args ...any) {
 	p.Helper()
 	if !ok {
@@ -120,7 +120,7 @@ func (p *probe) code(want codes.Code, err error, breaks string) {
 	p.must(grpcstatus.Code(err) == want, breaks, "error %v, not %v", err, want)
 }
 
-// gone accepts no error and the code NotFound, because all managers treat both as
+// gone accepts nil and an error with the code NotFound, because all managers treat both as
 // removed. Any other error fails the check.
 func (p *probe) gone(err error, breaks string) {
 	p.Helper()
@@ -140,8 +140,8 @@ func (p *probe) callFor(d time.Duration) context.Context {
 // pollPeriod is the time between two polls of the runtime.
 const pollPeriod = 10 * time.Millisecond
 
-// until calls the function poll repeatedly until the function returns true. After
-// ChangeTimeout, it fails the check. The function also returns the observation.
+// until calls poll() repeatedly until poll() returns true. After ChangeTimeout, it fails
+// the check. poll() also returns the observation.
 func (p *probe) until(breaks string, poll func() (ok bool, saw string)) {
 	p.Helper()
 	tick := p.clock.NewTicker(pollPeriod)

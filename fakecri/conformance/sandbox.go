@@ -93,8 +93,8 @@ func checkSandboxEcho(p *probe) {
 	p.closeTo(before, st.GetCreatedAt())
 }
 
-// contains reports whether the map shown has all entries of the map given. The runtime
-// may add entries: CRI-O adds labels to sandboxes.
+// contains reports whether the first map has all entries of the second map. The runtime may
+// add entries: CRI-O adds labels to sandboxes.
 func contains(shown, given map[string]string) bool {
 	for key, value := range given {
 		if got, ok := shown[key]; !ok || got != value {
@@ -104,7 +104,7 @@ func contains(shown, given map[string]string) bool {
 	return true
 }
 
-// closeTo checks that a timestamp differs by less than a day from the time ours.
+// closeTo checks that a timestamp differs by less than a day from the given time.
 func (p *probe) closeTo(ours time.Time, stamp int64) {
 	p.Helper()
 	const day = 24 * time.Hour // the clocks of two machines may differ, but a wrong unit differs by more

@@ -24,9 +24,9 @@ func (e ErrTooLong) Error() string {
 	return fmt.Sprintf("%s: more than %d bytes with all $(NAME) references replaced", e.What, MaxBytes)
 }
 
-// Expand replaces each $(NAME) in s by the result of value. $$ is an escaped dollar, so
-// $$(NAME) becomes $(NAME). If the result would be longer than limit bytes, Expand
-// returns no text, and ok is false.
+// Expand replaces each $(NAME) in s by the text that the given function returns for NAME.
+// $$ is an escaped dollar, so $$(NAME) becomes $(NAME). If the result would be longer than
+// limit bytes, Expand returns no text, and ok is false.
 func Expand(s string, limit int, value func(name string) string) (text string, ok bool) {
 	var b strings.Builder
 	write := func(part string) {

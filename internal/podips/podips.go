@@ -8,9 +8,9 @@ import (
 )
 
 // Families returns the first address of each IP family in ips, in canonical form. The
-// result starts with the family of the first valid address in the list prefer, or with
-// IPv4 if that list has no valid address. Text that is not an address is ignored. An IPv4
-// address may have leading zeros, as in the kubelet.
+// result starts with the family of the first valid address in the second list, or with
+// IPv4 if the second list has no valid address. Text that is not an address is ignored. An
+// IPv4 address may have leading zeros, as in the kubelet.
 func Families(ips, prefer []string) []string {
 	six := len(prefer) > 0 && isSix(firstOf(prefer, func(net.IP) bool { return true }))
 	var all []string

@@ -33,7 +33,8 @@ type Pods interface {
 }
 
 // ErrBusy means that a cgroup could not be removed because it still had
-// processes. [Cgroupfs.Remove] kills these processes before it returns ErrBusy.
+// processes or other cgroups. [Cgroupfs.Remove] kills the processes before it
+// returns ErrBusy.
 var ErrBusy = errors.New("cgroup is in use")
 
 // errNoPod is the error for a nil pod.
@@ -153,10 +154,10 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quota
 	return c.undo(err, made)
 }
 
-// If err is not nil, undo removes the new directories. The argument made lists
-// them. If these directories remained, the next attempt would find the cgroups,
-// and would not set their limits or shares. undo does not remove a new
-// directory in which another process has created a directory.
+// If err is not nil, undo removes the given directories, which are new. If
+// these directories remained, the next attempt would find the cgroups, and
+// would not set their limits or shares. undo does not remove a new directory in
+// which another process has created a directory.
 func (c *Cgroupfs) undo(err error, made []string) error {
 	if err == nil {
 		return nil
@@ -235,7 +236,7 @@ func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 }
 
 // ensureQoS creates the cgroups above the pods' cgroups. If the limits of an
-// existing cgroup kubepods can't be set, the result unlimited is the cause.
+// existing cgroup kubepods can't be set, the first result is the cause.
 func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) (unlimited, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -261,7 +262,7 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) (unlimited, err err
 // because an earlier agent may have had other limits or may have been
 // interrupted. After that, ensureKubepods does not change the limits, so an
 // administrator may change them. If the limits of an existing cgroup can't be
-// set, the result unlimited is the cause, and the next call tries again. On
+// set, the first result is the cause, and the next call tries again. On
 // cgroup v1 this happens if the pods use more memory than the new limit.
 func (c *Cgroupfs) ensureKubepods(tree tree) (unlimited, err error) {
 	name := c.below(Name{kubepods})
@@ -394,7 +395,7 @@ type tree interface {
 	// roots returns the root directories of the hierarchies.
 	roots() []string
 	// make creates a cgroup and its missing parents. On cgroup v1 it does so in
-	// every hierarchy that has a controller. The result made contains the new
+	// every hierarchy that has a controller. The first result contains the new
 	// directories of the cgroup itself, without new directories of its parents.
 	// It is valid even if err is not nil.
 	make(name Name) (made []string, err error)
@@ -428,7 +429,7 @@ func (c *Cgroupfs) tree() (tree, error) {
 }
 
 // mkdirs creates a directory and its parents below root, from the top. It calls
-// the function ready for each directory before it creates the next directory.
+// the given function for each directory before it creates the next directory.
 // It returns the last directory if this directory is new.
 func mkdirs(root string, name Name, ready func(dir string) error) (made []string, err error) {
 	dir := root

@@ -37,7 +37,7 @@ const (
 	EventPulling = "Pulling"
 	// EventPulled means that the image is present.
 	EventPulled = "Pulled"
-	// EventFailed means that a pull failed.
+	// EventFailed means that a pull failed, or that a pull secret is malformed.
 	EventFailed = "Failed"
 	// EventBackOff means that the back-off delays a pull.
 	EventBackOff = "BackOff"

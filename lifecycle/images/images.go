@@ -235,7 +235,8 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 }
 
 // hasAccess finds the credentials of the request, and reports whether they give
-// access to the image present. The argument present may be nil.
+// access to the image in the argument present. If present is nil, the result is
+// false.
 func (m *Manager) hasAccess(ctx context.Context, w *wanted, present *runtimeapi.Image) (ok bool, err error) {
 	verdict := VerificationFailed
 	if present != nil {
@@ -269,7 +270,8 @@ func (m *Manager) hasAccess(ctx context.Context, w *wanted, present *runtimeapi.
 func (m *Manager) mayUse(ctx context.Context, w *wanted, present *runtimeapi.Image) bool {
 	ok, err := m.records.allow(ctx, present.GetId(), w.name.Repository, w.keys)
 	if err != nil {
-		// The image is then pulled, which verifies the credentials.
+		// Report no access. Unless the pull policy is Never, the image is then
+		// pulled, which verifies the credentials.
 		w.recordUnknown = true
 		m.cfg.Logger.WarnContext(ctx, "could not read the record of an image pull, credentials must be verified at the registry", "image", w.Image, "err", err)
 		return false

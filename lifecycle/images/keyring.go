@@ -53,9 +53,10 @@ func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 }
 
 // Lookup returns the credentials for a full repository name, such as
-// docker.io/library/busybox, in the order in which they should be tried: by
-// location, in reverse alphabetical order, so that a longer path comes before
-// its prefix. Credentials of the same location are in the order of the Secrets.
+// docker.io/library/busybox, in the order in which they should be tried. This
+// is the reverse alphabetical order of the locations, so that a longer path
+// comes before its prefix. Credentials of the same location are in the order of
+// the Secrets.
 // A location matches a repository if the host matches, the port is the same,
 // and the location's path is a prefix of the repository's path. Each label of
 // the location's host may contain * as a wildcard. Prefixes are compared by
@@ -90,8 +91,10 @@ func fits(location, repository string) bool {
 		return false
 	}
 	for i := range want {
+		// Equal labels match even if path.Match finds no match, as for an IPv6
+		// address in brackets.
 		if ok, err := path.Match(want[i], have[i]); (err != nil || !ok) && want[i] != have[i] {
-			return false // an IPv6 address in brackets is not a pattern
+			return false
 		}
 	}
 	return true

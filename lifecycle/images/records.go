@@ -206,8 +206,8 @@ func newRecords(store Store, c clock.PassiveClock, changed func(intents, pulled 
 	return &records{store: store, clock: c, written: map[string]time.Time{}, intents: map[string]int{}, unknownResults: map[string]bool{}, changed: changed}
 }
 
-// report calls the callback changed with the numbers of stored intents and
-// records. It does nothing if the store can't be read. Callers hold mu.
+// report passes the numbers of stored intents and records to r.changed. It does
+// nothing if r.changed is nil or if the store can't be read. Callers hold mu.
 func (r *records) report(ctx context.Context) {
 	if r.changed == nil {
 		return

@@ -41,8 +41,8 @@ const (
 )
 
 // DNSConfigForming is the reason of the event that reports omitted entries of a
-// pod's resolv.conf. MissingClusterDNS is the reason of the event that reports
-// that no cluster DNS is configured.
+// pod's resolv.conf. MissingClusterDNS is the reason of the event about missing
+// cluster DNS servers.
 const (
 	DNSConfigForming  = "DNSConfigForming"
 	MissingClusterDNS = "MissingClusterDNS"
@@ -62,10 +62,10 @@ const unreadable = "Encountered error while parsing resolv conf file. Error"
 // ParseResolvConf parses a resolv.conf (resolv.conf(5)). It returns the servers
 // of all nameserver lines, the domains of the last search line, and the last
 // option of each name. It removes a dot at the end of a search domain, and
-// ignores a domain that is only a dot. It also ignores other lines and
-// comments. If a nameserver line has no value, it returns an error together
-// with the parsed lines. If the text has more than 10 MiB, it returns only an
-// error.
+// ignores a domain that is only a dot. It ignores comments, and lines with any
+// other keyword. If a nameserver line has no value, it returns an error
+// together with the parsed lines. If the text has more than 10 MiB, it returns
+// only an error.
 func ParseResolvConf(text string) (ResolvConf, error) {
 	r, err := parseResolvConf(text)
 	if err != nil {
@@ -109,7 +109,8 @@ func parseResolvConf(text string) (r ResolvConf, err error) {
 // DNSConfig returns the DNS configuration of the pod's sandbox, and the
 // warnings to record. It computes the configuration from the pod's dnsPolicy
 // and dnsConfig, and reduces it to the kubelet's limits. A nil configuration
-// means that the runtime copies the node's configuration. DNSConfig is pure.
+// means that the runtime copies the node's configuration, or that this
+// configuration can't be read. DNSConfig is pure.
 func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	var warnings []Warning
 	var config *runtimeapi.DNSConfig
@@ -129,7 +130,7 @@ func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	}
 	extra := pod.Spec.DNSConfig
 	if config == nil || node.DNS.HostErr != nil {
-		return nil, warnings // dnsConfig has no effect: CheckSandbox rejects the pod
+		return nil, warnings // if dnsConfig is set, CheckSandbox rejects the pod
 	}
 	if extra != nil {
 		config.Servers = distinct(append(config.Servers, extra.Nameservers...))
@@ -157,7 +158,7 @@ func checkDNS(pod *corev1.Pod, node Node) error {
 
 // dnsPolicy returns the policy in effect: ClusterFirst, Default or None. An
 // unknown or missing policy means ClusterFirst. In the host network,
-// ClusterFirst means Default.
+// ClusterFirst means Default, and ClusterFirstWithHostNet means ClusterFirst.
 func dnsPolicy(pod *corev1.Pod) corev1.DNSPolicy {
 	switch p := pod.Spec.DNSPolicy; p {
 	case corev1.DNSNone, corev1.DNSDefault:
@@ -183,7 +184,8 @@ func clusterDNS(pod *corev1.Pod, node Node) *runtimeapi.DNSConfig {
 	return config
 }
 
-// hostDNS returns the node's configuration, or nil if it is unknown.
+// hostDNS returns the configuration for the policy Default. It returns nil if
+// the node's configuration is unknown.
 func hostDNS(node Node) *runtimeapi.DNSConfig {
 	host := node.DNS.Host
 	switch {

@@ -330,8 +330,8 @@
 //   - After the kubelet has stopped a pod because the pod has failed, it still
 //     starts a new ephemeral container in the pod's sandbox; this package does
 //     not.
-//   - The kubelet can't stop a pod in which a container runs that is no longer
-//     in the spec; this package stops such a pod.
+//   - If a running container is no longer in the spec, the kubelet can't stop
+//     the pod; this package stops the pod.
 //   - The kubelet treats a cancelled pull as a failure of the image. Here a
 //     cancelled pull is not a failure and starts no back-off.
 //   - This package sets the limits of the pod's cgroup once after the whole
@@ -380,9 +380,9 @@
 //     removes the limit.
 //   - If the environment, command and arguments of a container together are
 //     longer than Linux permits (6 MiB), the container waits with
-//     CreateContainerConfigError. Values that later variables of the same name
-//     replace also count. The kubelet creates the container, and the runtime
-//     fails.
+//     CreateContainerConfigError. A value counts even if a later variable of
+//     the same name replaces it. The kubelet creates the container, and the
+//     runtime fails.
 //   - The kubelet follows links to a container's log and to its termination
 //     message, and opens any file to which these links lead. This package reads
 //     only regular files in the pod's own directories.
@@ -391,8 +391,8 @@
 //     and the agent rejects the whole pod. The kubelet starts the pod.
 //   - Every 10 s, the kubelet changes the cpusets of running containers, except
 //     ephemeral containers. After its own restart, it sets each cpuset once.
-//     This package changes the cpusets of all containers in each sync. After a
-//     restart, it sets a cpuset only if the runtime shows other values.
+//     This package checks the cpusets of all containers in each sync. After a
+//     restart, it sets a cpuset only if the runtime reports another cpuset.
 //   - If a pod requests an extended resource that the node does not list,
 //     [Runner.Unsupported] returns an error and the agent rejects the pod. The
 //     kubelet ignores the request.

@@ -254,9 +254,9 @@ func (v *variables) expand(s string) string {
 	})
 }
 
-// expandBy expands s with the values that the function value returns. If the
-// result is too long, this call and all later calls of expandBy return an
-// empty string, and [variables.fits] returns an error.
+// expandBy replaces each $(NAME) in s by the result of value(NAME). If the
+// expanded text is too long, this call and all later calls of expandBy return
+// an empty string, and [variables.fits] returns an error.
 func (v *variables) expandBy(s string, value func(name string) string) string {
 	text, ok := expansion.Expand(s, expansion.MaxBytes-v.bytes, value)
 	if !ok {
@@ -265,8 +265,9 @@ func (v *variables) expandBy(s string, value func(name string) string) string {
 	return text
 }
 
-// fits returns an error if the environment is too long to start a program.
-// Values that a later variable of the same name has replaced also count.
+// fits returns an error if the environment, command and arguments together are
+// too long to start a program. A value counts even if a later variable of the
+// same name has replaced it.
 func (v *variables) fits() error {
 	if v.bytes > expansion.MaxBytes {
 		return expansion.ErrTooLong{What: "environment, command and arguments"}

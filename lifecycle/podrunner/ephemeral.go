@@ -2,10 +2,10 @@ package podrunner
 
 import "fmt"
 
-// targetID returns the ID of the container whose process namespace the
-// ephemeral container with the given name shares. It returns "" if the
-// ephemeral container has no target, or if no ephemeral container has this
-// name.
+// targetID returns the ID of the target of the ephemeral container with the
+// given name. The two containers share the target's process namespace. targetID
+// returns "" if the ephemeral container has no target, or if no ephemeral
+// container has the given name.
 func (t *podSync) targetID(name string) (string, error) {
 	for i := range t.pod.Spec.EphemeralContainers {
 		c := &t.pod.Spec.EphemeralContainers[i]

@@ -32,8 +32,8 @@ const (
 // of termination messages is the same.
 const longestMessage = 4096
 
-// startError describes why a container could not be started. It has a message
-// or an error.
+// startError describes why a container could not be started. It has a message,
+// an error, or both.
 type startError struct {
 	reason, message string
 	err             error
@@ -43,7 +43,8 @@ func (e *startError) Error() string { return e.reason + ": " + e.text() }
 
 func (e *startError) Unwrap() error { return e.err }
 
-// text returns the message, or the text of the error without its gRPC code.
+// text returns the text of the error without its gRPC code. If the startError
+// has no error, text returns the message.
 func (e *startError) text() string {
 	if e.err == nil {
 		return e.message

@@ -13,7 +13,8 @@ import (
 const longestHostname = 63
 
 // hostname returns the pod's hostname, shortened to the kernel's limit, and the
-// pod's domain in the cluster. The domain is empty if the pod has no domain.
+// pod's domain in the cluster. The domain is empty if the spec has no
+// subdomain, or if it has a hostnameOverride.
 func hostname(pod *corev1.Pod, node Node) (name, domain string, err error) {
 	if override := pod.Spec.HostnameOverride; override != nil {
 		if wrong := validation.IsDNS1123Subdomain(*override); len(wrong) > 0 {

@@ -14,8 +14,8 @@ import (
 // kubelet writes it. The file assigns the pod's hostname to the pod's first
 // address of each family, as in the pod's status. For a pod in the host
 // network, the file contains the node's own hosts file instead. The pod's host
-// aliases follow. EtcHosts is pure. It returns nil if the pod has no address
-// yet, and an error if the hostname is invalid.
+// aliases follow. EtcHosts is pure. Outside the host network, it returns nil if
+// the pod has no address yet, and an error if the hostname is invalid.
 func EtcHosts(pod *corev1.Pod, ips []string, node Node) ([]byte, error) {
 	ips = podips.Families(ips, node.IPs)
 	if !pod.Spec.HostNetwork && len(ips) == 0 {

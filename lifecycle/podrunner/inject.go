@@ -140,9 +140,8 @@ func (r *Runner) cpuset(uid types.UID, s *runtimeapi.ContainerStatus) Cpuset {
 	return Cpuset{CPUs: linux.GetCpusetCpus(), Mems: linux.GetCpusetMems()}
 }
 
-// setCpuset records the cpuset that was set for a container. If a field of the
-// argument given is empty, this value was not set, and the recorded value
-// remains.
+// setCpuset records the cpuset that was set for a container. An empty field was
+// not set, so its recorded value remains.
 func (r *Runner) setCpuset(uid types.UID, id string, given Cpuset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

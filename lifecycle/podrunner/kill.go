@@ -57,8 +57,8 @@ func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, req podworker.Sy
 }
 
 // terminatePod stops the pod of a terminating sync. If the pod has no spec,
-// terminatePod computes the deadline from grace, because the pod's worker does
-// not know the grace period.
+// terminatePod computes the deadline from the argument grace, because the pod's
+// worker does not know the grace period.
 func (r *Runner) terminatePod(ctx context.Context, req podworker.SyncRequest, grace time.Duration) error {
 	r.setReleased(req.Status.UID, false)
 	var given *lifecycle.Deadline

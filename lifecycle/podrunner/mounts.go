@@ -196,8 +196,8 @@ func volumeNamed(pod *corev1.Pod, name string) *corev1.Volume {
 	return nil
 }
 
-// readOnlyVolume reports whether volumes of this type are always read-only in
-// containers. This is so for images, and for volumes whose contents the agent
+// readOnlyVolume reports whether v is of a type that is always read-only in
+// containers. These types are images, and volumes whose contents the agent
 // updates.
 func readOnlyVolume(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil

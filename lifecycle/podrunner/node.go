@@ -37,8 +37,8 @@ type Facts struct {
 	IPs  []string
 	// MemoryCapacityBytes is the size of the node's memory.
 	MemoryCapacityBytes int64
-	// Allocatable are the node's allocatable resources. If a resourceFieldRef
-	// refers to a limit that is not set, its value is the allocatable amount.
+	// Allocatable are the node's allocatable resources. [ResourceValue] uses
+	// them in place of missing limits.
 	Allocatable corev1.ResourceList
 	// Objects reads the ConfigMaps and Secrets to which environment variables
 	// refer. Nil: no ConfigMap or Secret exists.

@@ -69,9 +69,10 @@ type Input struct {
 // containers, all regular containers start.
 //
 // A container that has ended is restarted after its back-off if its policy and
-// rules require this (KEP-5307). A container is replaced if it fails a liveness
-// or startup probe, or if its definition has changed. If only its resources
-// have changed, it is resized in place (KEP-1287). When all regular containers
+// rules require this (KEP-5307). A container that fails a liveness or startup
+// probe is stopped, and restarted if its policy permits this. A container whose
+// definition has changed is replaced. If only the resources of a container have
+// changed, it is resized in place (KEP-1287). When all regular containers
 // have ended and none will be restarted, the pod has ended, and its sidecars
 // are stopped. A restart rule may restart all containers of the pod in its
 // sandbox (KEP-5532).

@@ -13,8 +13,9 @@ import (
 
 // hasEnded reports whether the pod has ended. This is so in two cases:
 //   - An init container has failed for good.
-//   - [planner.done] is true for every regular container, and no container for
-//     which [planner.keepsAlive] is true runs in a usable sandbox.
+//   - [planner.done] is true for every regular container. If no new sandbox is
+//     needed, there must also be no running container for which
+//     [planner.keepsAlive] is true.
 func (p *planner) hasEnded() bool {
 	if failed, _ := p.initFailed(); failed != nil {
 		return true
@@ -89,8 +90,8 @@ func (p *planner) done(c *corev1.Container) bool {
 // outcome reports whether s has ended, and returns its exit code. If s was lost
 // with its sandbox, its end was not observed. s then counts as killed, as in
 // the pod's status. With restartPolicy Never, s is not started again, because s
-// may have completed its work. If a requested restart replaces the
-// sandbox of s, s does not count as ended, because its container starts again.
+// may have completed its work. If a requested restart replaces the sandbox of
+// s, s does not count as ended, because its container starts again.
 func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended bool) {
 	switch {
 	case s == nil || unstarted(s) || p.isReplaced(s):

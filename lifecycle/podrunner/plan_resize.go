@@ -198,8 +198,8 @@ func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerSta
 	return false
 }
 
-// between sets From and To of r, and reports whether the resource changes.
-// Shares that the runtime does not report count as equal. Values that differ
+// between reports whether the resource changes. If so, it sets From and To of
+// r. Shares that the runtime does not report count as equal. Values that differ
 // only because the runtime has rounded them count as equal too.
 func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	if now == nil || wanted == nil {

@@ -28,7 +28,7 @@ func (t *podSync) fetchImages(ctx context.Context, starts []Start) (end func()) 
 	ctx, cancel := context.WithCancel(ctx)
 	type user struct {
 		c *corev1.Container
-		f *fetched // kept here, because image and imageVolumes write t.images while the goroutines run
+		f *fetched // kept here: methods image and imageVolumes write t.images while the goroutines run
 	}
 	users := map[string][]user{}
 	for _, s := range starts {

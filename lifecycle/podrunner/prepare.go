@@ -208,13 +208,14 @@ func (t *podSync) keptTerminationLogs(container string, attempt uint32) map[stri
 	return names
 }
 
-// kill stops the containers concurrently. Each container has its hook and its
-// own grace period.
+// kill stops the containers concurrently. If all containers are restarted, they
+// have no hooks and no grace period. Otherwise each container has its hook and
+// its own grace period.
 func (t *podSync) kill(ctx context.Context, kills []Kill) error {
 	return inParallel(kills, func(k Kill) error {
 		t.event(podspec.ContainerReference(t.pod, k.Name), corev1.EventTypeNormal, lifecycle.Killing, "%s", k.Reason)
 		now := t.cfg.Clock.Now()
-		deadline := lifecycle.NewDeadline(t.cfg.Clock, now) // no hooks and no grace period if all containers are restarted
+		deadline := lifecycle.NewDeadline(t.cfg.Clock, now)
 		if k.Cause != CauseRestartAll {
 			deadline = lifecycle.NewDeadline(t.cfg.Clock, now.Add(lifecycle.KillGrace(t.pod, failedProbe(t.pod, k))))
 		}

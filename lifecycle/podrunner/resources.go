@@ -126,8 +126,8 @@ func memoryShare(pod *corev1.Pod) int64 {
 	return max(0, rest) / int64(max(1, len(pod.Spec.Containers)+len(pod.Spec.InitContainers)))
 }
 
-// setSwap sets the container's swap limit: no swap, or the container's share of
-// the node's swap.
+// setSwap sets the container's swap limit if the kernel can limit swap. The
+// limit is no swap, or the container's share of the node's swap.
 func setSwap(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
 	cgroups := node.Cgroups
 	switch {
@@ -150,10 +150,11 @@ func swapShare(pod *corev1.Pod, c *corev1.Container, node Node) int64 {
 	return int64(min(part, 1) * float64(node.Cgroups.SwapCapacityBytes))
 }
 
-// setMemoryQoS reserves the memory that the container requests if the node's
-// policy requires this (KEP-2570). It also makes the kernel slow the container
-// down before the container reaches its memory limit. If the container has no
-// memory limit, the node's allocatable memory is used as the limit.
+// setMemoryQoS sets the container's memory reservation and memory throttling as
+// the node's policy requires (KEP-2570). The kernel slows a throttled container
+// down before the container reaches its memory limit. If only the limit is
+// missing, the node's allocatable memory is used as the limit. If the request
+// equals the limit, or if both are missing, the container is not throttled.
 func setMemoryQoS(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
 	factor := node.Limits.MemoryThrottling
 	if factor <= 0 {
@@ -189,7 +190,7 @@ func setUnified(res *runtimeapi.LinuxContainerResources, file, value string) {
 }
 
 // hugePages returns a limit for every huge page size of the node. The limit is
-// zero if limits has no huge pages of the size.
+// zero for sizes that the container does not request.
 func hugePages(limits corev1.ResourceList, sizes []int64) ([]*runtimeapi.HugepageLimit, error) {
 	asked := map[int64]uint64{}
 	for _, name := range sortedKeys(limits) {

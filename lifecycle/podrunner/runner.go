@@ -108,20 +108,20 @@ func (o Observer) withDefaults() Observer {
 	return o
 }
 
-// Waiting returns the containers of the pod that should run but that the last
-// sync did not start, with the reasons. The key is the container's name. The
-// caller owns the map.
+// Waiting returns, by name, the containers of the pod that should run but were
+// not started by the last sync, with the reasons. The caller owns the map.
 func (r *Runner) Waiting(uid types.UID) map[string]corev1.ContainerStateWaiting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.waiting[uid])
 }
 
-// SyncPod carries out one plan to make the pod match its spec. terminal is
-// always false: the caller computes the pod's phase and decides whether the
-// phase is terminal. If a container or the sandbox backs off, the error
-// contains the time of the next attempt. SyncPod returns an error if the status
-// is stale, because a plan for a stale status could create a container twice.
+// SyncPod carries out one plan to make the pod match its spec. The result
+// terminal is always false: the caller computes the pod's phase and decides
+// whether the phase is terminal. If a container or the sandbox backs off, the
+// error contains the time of the next attempt. SyncPod returns an error if the
+// status is stale, because a plan for a stale status could create a container
+// twice.
 func (r *Runner) SyncPod(ctx context.Context, req podworker.SyncRequest) (terminal bool, err error) {
 	if req.Status.Stale {
 		return false, fmt.Errorf("sync pod %s: %w", podName(req.Pod), errStale)

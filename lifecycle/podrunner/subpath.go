@@ -27,7 +27,8 @@ type SubPathMount struct {
 
 // SubPaths prepares parts of volumes for mounting into the containers of one
 // pod. A process that can write to a volume can change the volume while a
-// container is being created. It can replace a path after the check with a link
+// container is being created. If the agent checked a path and the runtime
+// mounted it later, the process could replace the path in between with a link
 // to a file of the node (CVE-2017-1002101, CVE-2021-25741). Therefore SubPaths
 // opens the target of a subPath without leaving the volume, and then
 // bind-mounts the target on a path in the pod's directory, which no pod can

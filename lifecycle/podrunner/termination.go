@@ -31,8 +31,8 @@ const (
 )
 
 // TerminationMessageShare returns the limit in bytes of the termination message
-// of each container of a pod. containers is the number of the pod's init,
-// regular and ephemeral containers together.
+// of each container of a pod. The argument containers is the number of the
+// pod's init, regular and ephemeral containers together.
 func TerminationMessageShare(containers int) int {
 	return min(MaxTerminationMessageBytes, MaxPodTerminationMessageBytes/max(containers, 1))
 }

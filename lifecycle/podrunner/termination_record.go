@@ -60,11 +60,11 @@ func parseTermination(text []byte) (terminationRecord, error) {
 	return rec, nil
 }
 
-// terminationDeadline returns the deadline of the pod's terminating syncs. The
-// argument given is the deadline of the pod's worker. If this argument is not
-// nil, terminationDeadline returns it. If the pod has no spec, given is nil,
-// and the first sync computes the deadline from the grace period. The deadline
-// is never later than the deadline that an earlier agent has stored.
+// terminationDeadline returns the deadline of the pod's terminating syncs. If
+// given is not nil, it is the deadline of the pod's worker, and
+// terminationDeadline returns it. If the pod has no spec, given is nil, and the
+// first sync computes the deadline from the grace period. The deadline is never
+// later than the deadline that an earlier agent has stored.
 // terminationDeadline converts the stored deadline once to the remaining time;
 // after that, a step of the system clock does not affect the deadline.
 func (r *Runner) terminationDeadline(ctx context.Context, uid types.UID, given *lifecycle.Deadline, grace time.Duration) *lifecycle.Deadline {

@@ -58,9 +58,9 @@ type effects struct {
 // applyUpdate applies an update, by the kubelet's rules:
 //
 //   - A pod that must end never returns to the phase Syncing.
-//   - A terminating pod can be created again under the same UID only after it
-//     was forgotten.
-//   - Updates of a finished pod have no effect.
+//   - A Create of a pod that is terminating or has ended only sets restart. The
+//     pod can be created again under the same UID after it was forgotten.
+//   - Any other update of a finished pod has no effect.
 func applyUpdate(s state, u Update, w chan<- error, f facts) (state, effects) {
 	if reason := malformed(u); reason != "" {
 		return s, effects{ignored: reason, report: waiterList(w)}
@@ -91,7 +91,7 @@ func applyUpdate(s state, u Update, w chan<- error, f facts) (state, effects) {
 	s.why, s.pending = u.Type, true
 	s, e := terminate(s, u, w)
 	if s.phase == Terminating && f.waits && !s.started && !f.runs && s.statusFn == nil {
-		// The pod was never started, and no status function must be called.
+		// The pod was never started, and there is no status function to call.
 		s.phase, s.pending, s.stopping = Finished, false, true
 		e.report, s.waiters = append(e.report, s.waiters...), nil
 	}
@@ -151,11 +151,11 @@ func waiterList(w chan<- error) []chan<- error {
 const minGrace = time.Second
 
 // grace returns the grace period of the pod. The argument before is the
-// previous grace period, or zero. The result is the shortest of before, the
-// pod's deletion grace period and the override that are set. If none of them is
-// set, the result is the spec's grace period. If the spec has no grace period,
-// the result is 30 s, the API server's default. The result is in whole seconds,
-// at least one, as in the kubelet.
+// previous grace period, or zero. The result is the shortest of the previous
+// grace period, the pod's deletion grace period and the override, as far as
+// they are set. If none of them is set, the result is the spec's grace period.
+// If the spec has no grace period, the result is 30 s, the API server's
+// default. The result is in whole seconds, at least one, as in the kubelet.
 func grace(before time.Duration, pod *corev1.Pod, override *time.Duration) time.Duration {
 	g, decided := before, before != 0
 	lower := func(d time.Duration) {
@@ -197,8 +197,8 @@ type outcome struct {
 
 // advance returns the state after a sync. moved reports whether the phase has
 // changed, and report are the channels to notify that the pod has stopped. If
-// the phase has changed while the sync was running, advance does not change it
-// again.
+// the sync failed, or if the phase has changed while the sync was running,
+// advance does not change the phase.
 func advance(s state, v outcome) (next state, moved bool, report []chan<- error) {
 	if s.phase != v.phase || v.err != nil {
 		return s, false, nil

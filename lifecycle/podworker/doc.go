@@ -106,8 +106,8 @@
 //     1.5 times the grace period either: the caller's ctx limits the wait.
 //   - If a pod has a terminal phase when it becomes known, the Workers stop the
 //     pod. They skip this only if the cache has a status in which nothing of
-//     the pod runs. The kubelet assumes that the pod has stopped while the
-//     kubelet's cache has no status of the pod.
+//     the pod runs. While the kubelet's cache has no status of the pod, the
+//     kubelet assumes that the pod has stopped.
 //   - The termination of a pod interrupts a sync that waits for a fresh status.
 //     In the kubelet, nothing interrupts this wait, so pods can't be evicted
 //     while the runtime hangs.
@@ -142,24 +142,24 @@
 //     started a pod and the pod ended before its Create came, the Create would
 //     run the pod a second time.
 //   - The kubelet's SyncKnownPods gets the list of desired pods. Here it gets a
-//     function that returns the list, so the loop that passes updates need not
-//     call it.
+//     function that returns the list, so SyncKnownPods need not be called in
+//     the loop that passes updates.
 //   - If the Flush function of a shutdown writes statuses, the status of a pod
 //     that ended in the shutdown is written before the machine goes down. The
 //     kubelet does not wait for statuses.
 //   - A cancelled shutdown stops at once; the kubelet notices the cancellation
 //     after it has killed all pods.
-//   - If the machine allows less time than a shutdown needs, the first stages
-//     are shortened. The kubelet then skips the graceful shutdown.
+//   - If the machine allows less time than a shutdown needs, this package
+//     shortens the first stages. The kubelet skips the graceful shutdown.
 //   - The kubelet rounds ShutdownGracePeriod and
 //     ShutdownGracePeriodCriticalPods down to whole seconds; here a stage has
 //     all of its time.
 //   - The kubelet accepts negative periods in shutdownGracePeriodByPodPriority,
 //     and two entries with the same priority, and then uses either of them; this
 //     package rejects such a configuration.
-//   - The kubelet waits for the volumes of all pods of a stage, even when its
-//     time is over. This package waits only for the volumes of pods that have
-//     ended in time, because the other pods still use their volumes.
+//   - The kubelet waits for the volumes of all pods of a stage, even when the
+//     stage's time is over. This package waits only for the volumes of pods
+//     that have ended in time, because the other pods still use their volumes.
 //
 // # Testing your code with it
 //

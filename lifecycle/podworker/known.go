@@ -99,8 +99,8 @@ func (w *Workers) sweepPod(p *worker, done *sweepResult) {
 }
 
 // KnownPods returns the known pods. The field Orphan is true if the pod was not
-// desired in the last call of [Workers.SyncKnownPods], also for a pod that was
-// created after this call. The result must not be modified.
+// desired in the last call of [Workers.SyncKnownPods]. It is false for a pod
+// that was created after this call. The result must not be modified.
 func (w *Workers) KnownPods() map[types.UID]Known {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -122,6 +122,15 @@ func TestSyncKnownPods_DoesNotCancelARunningSync(t *testing.T) {
 	})
 }
 
+func TestKnownPods_NewPodIsNoOrphan(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.SyncKnownPods(desired())
+		b.update(podworker.Create, newPod("a"))
+		require.False(t, b.KnownPods()["a"].Orphan, "no list is newer than the pod")
+		require.True(t, b.SyncKnownPods(desired())["a"].Orphan)
+	})
+}
+
 func TestSyncKnownPods_TerminatingPodBecomesOrphan(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")

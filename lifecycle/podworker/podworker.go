@@ -53,8 +53,8 @@ type Workers struct {
 	// returned, or only waits for syncs.
 	run     context.Context
 	stopped bool
-	// syncs are the goroutines of workers. start adds to it only if acceptsSyncs
-	// returns true.
+	// syncs are the goroutines of workers. The method start adds a goroutine
+	// only if acceptsSyncs returns true.
 	syncs sync.WaitGroup
 }
 
@@ -64,8 +64,8 @@ type worker struct {
 
 	uid  types.UID
 	name string // the full name of a static pod, else empty
-	// The next sync needs a status that is at least as new as since: 1 ns after
-	// the end of the last sync, or the time that the last sync passed to
+	// since is the oldest time that the status of the next sync may have: 1 ns
+	// after the end of the last sync, or the time that the last sync passed to
 	// Refreshed. lastErr is the error of the last sync.
 	since   time.Time
 	lastErr error
@@ -78,7 +78,7 @@ type worker struct {
 	cancel     context.CancelFunc // cancels the running sync, nil if no sync runs
 	due        time.Time          // when the next sync is due
 	queueIndex int                // index in the queue
-	desired    uint64             // the last sweep in which the pod was desired
+	desired    uint64             // the last sweep in which the pod was desired, or the last sweep before its creation
 	updated    uint64             // Workers.updates at the last update of the pod
 
 	phaseChanges []phaseChange // not yet reported to the observer
@@ -136,7 +136,7 @@ func (w *Workers) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.stopped = true
 	w.mu.Unlock()
-	w.syncs.Wait() // start adds nothing any more, because ctx is done
+	w.syncs.Wait() // the method start adds nothing any more, because ctx is done
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.run = nil
@@ -224,9 +224,9 @@ func (w *Workers) runs(uid types.UID) bool {
 	return err != nil || s != nil && s.Running()
 }
 
-// update applies u to the pod's record and carries out the effects. done, if
-// not nil, receives nil when the pod has ended, or ErrStopped when Run returns
-// before that.
+// update applies u to the pod's record and carries out the effects. The channel
+// done, if not nil, receives nil when the pod has ended, or ErrStopped when Run
+// returns before that.
 func (w *Workers) update(u Update, done chan<- error) {
 	uid := u.uid()
 	runs := w.runsFact(u)
@@ -234,7 +234,7 @@ func (w *Workers) update(u Update, done chan<- error) {
 	w.mu.Lock()
 	p, known := w.pods[uid]
 	if !known {
-		p = &worker{uid: uid, since: w.forgotten[uid].since}
+		p = &worker{uid: uid, since: w.forgotten[uid].since, desired: w.sweep}
 		p.resumed = u.Type == Create && u.Pod != nil && u.Pod.DeletionTimestamp != nil
 		if u.Pod != nil && podspec.IsStatic(u.Pod) {
 			p.name = podspec.FullName(u.Pod)

@@ -170,8 +170,8 @@ func bucket(stages []Stage, priority int32) *Stage {
 	return found
 }
 
-// shorten reduces the periods of the stages to total, starting with the first
-// stage.
+// shorten reduces the periods of the stages, starting with the first stage, so
+// that their sum is at most total.
 func shorten(stages []Stage, total time.Duration) {
 	for i := len(stages) - 1; i >= 0; i-- {
 		stages[i].Period = min(stages[i].Period, total)

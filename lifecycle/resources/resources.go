@@ -39,7 +39,7 @@ type Ledger interface {
 	// Name returns the allocator's name for rejections, messages of waiting
 	// containers, and metrics.
 	Name() string
-	// Restore is called once, before the first Admit. The argument found
+	// Restore is called once, before the first Admit. The second argument
 	// contains the runtime's state of this agent's pods that have not ended,
 	// with their running and exited containers. The instances of one container
 	// are sorted, the newest first. The annotations of containers include the

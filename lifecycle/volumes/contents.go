@@ -29,7 +29,7 @@ const (
 	inMemory
 )
 
-// setUp sets up the volume with the files that the function fill adds to the
+// setUp sets up the volume with the files that the given function adds to the
 // payload.
 func (c contents) setUp(r Request, fill func(*payloadBuilder, payload) error) (Mount, error) {
 	ready := Mount{Path: r.Dir, ReadOnly: true}

@@ -42,7 +42,7 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return path, err
 		}
-		if info, err = os.Stat(path); err != nil || !is(info.Mode()) { // another process has created it meanwhile
+		if info, err = os.Stat(path); err != nil || !is(info.Mode()) { // another process has meanwhile created something that is not a file
 			return "", fmt.Errorf("hostPath type check failed: %s is not a %s", path, name)
 		}
 	case is == nil:

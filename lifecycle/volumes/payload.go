@@ -125,8 +125,9 @@ type selection struct {
 	missingKeyFormat string // format of the error about a missing key
 }
 
-// addItems adds the keys that w.items names, at the paths that the items name.
-// If w.items is empty, it adds all keys, at paths equal to their names.
+// addItems adds the key of each item in w.items, at the item's path. If w.items
+// is empty, addItems adds all keys, at paths equal to their names. If the object
+// is not optional, a missing key is an error.
 func (m *payloadBuilder) addItems(p payload, all map[string][]byte, w selection) error {
 	if len(w.items) == 0 {
 		for key, data := range all {
@@ -202,7 +203,7 @@ func (m *payloadBuilder) projected(ctx context.Context, p payload, source *corev
 }
 
 // token adds a token. If all containers run as the same known user, or if the
-// pod has an fsGroup, it ignores the argument mode, and only this user and this
+// pod has an fsGroup, token ignores the given mode, and only this user and this
 // group may read the token.
 func (m *payloadBuilder) token(ctx context.Context, p payload, s *corev1.ServiceAccountTokenProjection, mode int32) error {
 	seconds := int64(defaultTokenSeconds)
@@ -262,9 +263,10 @@ const (
 	maxName = 255
 )
 
-// validate rejects invalid paths: a path that leads out of the volume, that has
-// a file as a parent directory, or that starts with two dots. The agent itself
-// uses names that start with two dots in the volume's top directory.
+// validate rejects invalid paths. Examples are a path that leads out of the
+// volume, a path with a file as a parent directory, and a path that starts with
+// two dots. The agent itself uses names that start with two dots in the volume's
+// top directory.
 func (p payload) validate() error {
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		if err := validPath(name); err != nil {

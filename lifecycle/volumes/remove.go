@@ -32,9 +32,8 @@ type remover struct {
 	moved  int
 }
 
-// remove removes the file or directory with the given name from the directory
-// parent. The argument file is the path of this file or directory below the
-// root.
+// remove removes the file or directory with the given name from its parent. The
+// third argument is the path of this file or directory below the root.
 func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 	err := removed(parent.Remove(name))
 	if err == nil {
@@ -114,7 +113,7 @@ func (r *remover) moveUp(file string) error {
 	for {
 		r.moved++
 		err := r.root.Rename(file, path.Join(r.volume, fmt.Sprintf(".removing-%d", r.moved)))
-		if !errors.Is(err, fs.ErrExist) { // a container may have created a file with this name
+		if !errors.Is(err, fs.ErrExist) { // after ErrExist, try the next name: a container may have created this file
 			return removed(err)
 		}
 	}

@@ -143,6 +143,7 @@ func (w writer) setOwner(name string, mode fs.FileMode, uid *int64) error {
 
 // modeFor returns the mode of a file or directory in a volume that belongs to a
 // group: the group may read, and new files in directories belong to the group.
+// If group is nil, the mode does not change.
 func modeFor(mode fs.FileMode, dir bool, group *int64) fs.FileMode {
 	if group == nil {
 		return mode
@@ -193,7 +194,7 @@ func (w writer) isFile(folder *os.Root, name string, f file) bool {
 	return err == nil && bytes.Equal(data, f.data)
 }
 
-// link creates missing links in the volume's top directory.
+// link creates links in the volume's top directory that are missing or wrong.
 func (w writer) link(p payload) error {
 	for top := range tops(p) {
 		target := path.Join(dataLink, top)

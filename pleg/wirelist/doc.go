@@ -70,8 +70,8 @@
 //
 //   - The kubelet decodes every item of every list, and parses its annotations.
 //   - The kubelet requests streams only if the feature gate CRIListStreaming is enabled,
-//     and then for every list. Here a list that fits into one message is requested without
-//     a stream.
+//     and then for every list. Here a list is requested as a stream only if this list or an
+//     earlier list was too large for one message.
 //   - Without this feature gate, every relist above 16 MiB fails in the kubelet. Here such
 //     a relist fails only if the runtime does not support streams, with ErrTooLarge.
 //

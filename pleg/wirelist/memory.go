@@ -56,7 +56,8 @@ type answer[M item] struct {
 	size       int64 // in bytes, so far
 	seen       int   // number of entries of memory.known that are in this list
 	items      []M
-	// last is the previous list; changed means that this list has other items than last.
+	// The slice last is the previous list. The field changed means that this list has other
+	// items than the previous list.
 	last    []M
 	changed bool
 }

@@ -94,10 +94,10 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 
 // defaultPodResources sets the missing pod-level resources of a pod that sets at least
 // one pod-level resource (KEP-2837). A missing limit of huge pages is computed from the
-// containers. A missing request of CPU or memory is computed from the containers. If no
-// container requests the resource, the request is the pod-level limit. A missing request
-// of huge pages is always the pod-level limit. If the pod has no pod-level limit, no
-// request is set.
+// containers, except if the pod sets a pod-level request of these huge pages. A missing
+// request of CPU or memory is computed from the containers. If no container requests the
+// resource, the request is the pod-level limit. A missing request of huge pages is always
+// the pod-level limit. If the pod has no pod-level limit, no request is set.
 func defaultPodResources(pod *corev1.Pod) {
 	r := pod.Spec.Resources
 	if len(r.Limits)+len(r.Requests) == 0 {

@@ -53,11 +53,11 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 }
 
 // Run reads the folder at once, then after each change and periodically, until ctx is done;
-// then it returns nil. It calls the function set after the first successful pass, even if
-// there are no pods, and then whenever the pods have changed. It calls the function in the
-// goroutine that called Run, and starts the next pass after the function has returned. The
-// function must modify neither the slice nor the pods. Problems do not end Run. A second
-// concurrent Run returns [ErrRunning].
+// then it returns nil. It passes all pods to the function set: after the first successful
+// pass, even if there are no pods, and then whenever the pods have changed. It calls the
+// function in the goroutine that called Run, and starts the next pass after the function
+// has returned. The function must modify neither the slice nor the pods. Problems do not
+// end Run. A second concurrent Run returns [ErrRunning].
 //
 // If the folder cannot be watched, for example because the machine has reached its limit of
 // watches, Run polls the folder and tries to watch it again in each pass.
@@ -174,7 +174,8 @@ func (d *Directory) pass(ctx context.Context, changed []string) (read int, err e
 }
 
 // readChanged reads the changed files only. It returns nil if all files must be read:
-//   - The list changed is empty, as in the first pass and in Load, or Trigger was called.
+//   - The list of changed files is empty, as in the first pass and in Load.
+//   - Trigger was called.
 //   - A manifest is a link, so its content may have changed without an event.
 //   - A changed file does not exist any more. If the whole folder is missing, its pods must
 //     stay.

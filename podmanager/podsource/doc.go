@@ -89,7 +89,7 @@
 //
 // # Goroutines and locking
 //
-// The Run methods call the function set in the goroutine that called Run. [Directory.Run]
+// The Run methods call the given function in the goroutine that called Run. [Directory.Run]
 // starts a goroutine for the watch, and the fsnotify watcher starts another. Both end
 // before Run returns. In each source, one lock serialises passes, and is held during the
 // callbacks of [Observer]. Another lock guards the state that reads return.

@@ -77,7 +77,7 @@ func isManifestName(name string) bool {
 
 // load returns the current state of the file at path, and reports whether it opened the
 // file. If the file is stable and its attributes have not changed, load returns the
-// argument old. If the path does not exist or is a folder, load returns nil.
+// previous state. If the path does not exist or is a folder, load returns nil.
 func load(path string, old *file, of origin, now time.Time) (f *file, opened bool) {
 	info, err := os.Stat(path)
 	switch {

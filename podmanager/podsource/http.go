@@ -70,8 +70,8 @@ func newTransport() http.RoundTripper {
 }
 
 // Run sends a request at once and then every period, until ctx is done; then it returns
-// nil. It calls the function set in the same cases as [Directory.Run]. Problems do not end
-// Run. A second concurrent Run returns [ErrRunning].
+// nil. It passes all pods to the function set in the same cases as [Directory.Run].
+// Problems do not end Run. A second concurrent Run returns [ErrRunning].
 func (h *HTTP) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	delivered := 0
 	if h.cfg.Client == nil {
@@ -226,8 +226,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// backOff returns the time until the next request. fails is the number of consecutive
-// failures, and asked is the server's Retry-After.
+// backOff returns the time until the next request. The first argument is the number of
+// consecutive failures, and the last argument is the server's Retry-After.
 func backOff(fails int, period, asked time.Duration) time.Duration {
 	if fails == 0 {
 		return period

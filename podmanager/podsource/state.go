@@ -17,7 +17,7 @@ type Result struct {
 	// Pods are all pods that should run, in the order of the source. Both the pods and the
 	// slice are shared and must not be modified.
 	Pods []*corev1.Pod
-	// Problems are the current problems, in the same order.
+	// Problems are the current problems, also in the order of the source.
 	Problems []Problem
 	// FilesRead is the number of files or responses that were read, 0 if nothing has
 	// changed.
@@ -41,7 +41,8 @@ type state struct {
 	problems []Problem
 }
 
-// update sets the pods and objects that the files define. The files must be in order.
+// update sets the pods and objects that the files define. The files must be in the order of
+// the source.
 func (s *state) update(files []*file, now time.Time) {
 	found := selectManifests(files)
 	pods, byUID := stampSeen(found.pods, s.byUID, now)
@@ -77,8 +78,8 @@ func (s *state) publish(ctx context.Context, problems []Problem) {
 	}
 }
 
-// result returns the current state as the Result of a pass. The parameter read is the
-// number of files that the pass has read.
+// result returns the current state as the Result of a pass. The argument is the number of
+// files that the pass has read.
 func (s *state) result(read int) Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,8 +75,9 @@ func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	}
 }
 
-// object checks a struct or a map. For a struct, the parameter fields has the types of its
-// fields. For a map, the parameter all is the type of its values.
+// object checks a struct or a map. For a struct, the third argument has the types of its
+// fields, and the last argument is nil. For a map, the third argument is nil, and the last
+// argument is the type of the map's values.
 func (c *checker) object(path *field.Path, raw json.RawMessage, fields map[string]reflect.Type, all reflect.Type) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {

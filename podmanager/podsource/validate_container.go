@@ -147,7 +147,7 @@ func (v *validator) hostNetworkPorts(at *field.Path, ports []corev1.ContainerPor
 	}
 }
 
-// probe checks a probe. If the parameter once is true, the successThreshold must be 1.
+// probe checks a probe. If the last argument is true, the successThreshold must be 1.
 func (v *validator) probe(at *field.Path, p *corev1.Probe, once bool) {
 	if p == nil {
 		return

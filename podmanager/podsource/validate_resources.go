@@ -11,8 +11,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// resources checks the requests and limits of a container or a pod. supported reports
-// whether the container or pod may have a resource of this name.
+// resources checks the requests and limits of a container or a pod. The last argument
+// reports whether the container or pod may have a resource of the given name.
 func (v *validator) resources(at *field.Path, r *corev1.ResourceRequirements, supported func(corev1.ResourceName) bool) {
 	for _, name := range sortedKeys(r.Limits) {
 		v.amount(at.Child("limits").Key(string(name)), name, r.Limits[name], supported)

@@ -38,8 +38,8 @@
 //   - The kubelet opens a new connection for each probe; here connections are reused.
 //   - The kubelet closes connections with SO_LINGER set to one second; here they are closed
 //     by a reset, so that no socket stays in TIME_WAIT.
-//   - If the server refuses the connection, the probe fails at once, and the failure names
-//     this cause; in the kubelet the probe takes the whole timeout and fails with a
+//   - If the server refuses the connection, the probe fails at once here, and the failure
+//     names this cause; in the kubelet the probe takes the whole timeout and fails with a
 //     timeout.
 //   - The kubelet reads messages of up to 4 MiB; here the probe fails when the server
 //     announces a message above 16 KiB.

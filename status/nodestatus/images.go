@@ -18,7 +18,7 @@ const (
 )
 
 // Images returns the images of a runtime for the status of a node, the largest image
-// first. The argument most is the maximum number of images; a negative number means all.
+// first. The second argument is the maximum number of images; a negative number means all.
 // Each image has up to five names, digests before tags. images is neither modified nor
 // retained.
 func Images(images []*runtimeapi.Image, most int) []corev1.ContainerImage {

@@ -74,7 +74,7 @@ type Runtime struct {
 
 // Next returns the current status of the node. previous is the status in the API server, or nil
 // for a new node. The transition time of a condition changes only with its status. Values of
-// other writers in previous are kept.
+// other writers are kept.
 func Next(previous *corev1.NodeStatus, f Facts, now time.Time) *corev1.NodeStatus {
 	s := &corev1.NodeStatus{}
 	if previous != nil {

@@ -16,7 +16,7 @@ import (
 const device = "/dev/fake"
 
 // Cgroups returns the figures that the runtime reports, as if each pod and each container had a
-// cgroup. The root cgroup has the sum of the given pods.
+// cgroup. The root cgroup has the sum of the pods' figures.
 func (s statistics) Cgroups(ctx context.Context, containers []stats.Container) (stats.Usage, error) {
 	all, err := measure(ctx, s.node)
 	root := stats.Cgroup{

@@ -143,7 +143,7 @@ type Pods struct {
 	Evict func(context.Context, *corev1.Pod, podworker.KillOptions) error
 	// Observed returns the state of each pod in the runtime.
 	Observed func() []*podcache.Status
-	// Await waits until the known state of a pod is not older than the time since, and returns the
+	// Await waits until the known state of a pod is not older than the given time, and returns the
 	// state.
 	Await func(ctx context.Context, pod types.UID, since time.Time) (*podcache.Status, error)
 	// Find returns the definition of a pod by its UID.
@@ -157,7 +157,7 @@ type Pods struct {
 	ContentRemovable, RuntimeRemovable func(pod types.UID) bool
 	// RunHook runs a hook of a container. It records a failure of the hook as an event.
 	RunHook func(context.Context, lifecycle.Hook)
-	// Ready returns nil when every source of pods has called set and the first relist is complete.
+	// Ready returns nil when every source has defined its pods and the first relist is complete.
 	// Until then, the node loop evaluates no thresholds, and removes no containers and no log
 	// folders.
 	Ready func() error

@@ -87,8 +87,8 @@ func (l *Loop) preStop(ctx context.Context, c containergc.Container) error {
 	return nil
 }
 
-// addressOf returns the IP address of a pod. It returns the address of the node if the pod uses
-// the host network.
+// addressOf returns the IP address of a pod. If the runtime reports no address, as for a pod that
+// uses the host network, it returns the address of the node.
 func (l *Loop) addressOf(uid types.UID) string {
 	ip := ""
 	if addresses := l.machine.now().Addresses; len(addresses) > 0 {

@@ -8,10 +8,10 @@
 // removes exited containers, removes log folders without a pod, rotates logs, and reports OOM
 // kills. The pod loop and each part of this loop remove different data:
 //
-//	pod loop     all data of pods that no source defines any more, or that were evicted
+//	pod loop     all data of evicted pods, and of pods that no source defines any more
 //	containers   exited containers of pods that a source defines, except the newest of each
 //	             name; log folders without a pod
-//	images       images that the agent has pulled and that nothing uses
+//	images       unused images that the agent has pulled
 //	logs         old log lines of running containers
 //	eviction     pods, if the other parts do not free enough
 //
@@ -25,7 +25,7 @@
 //
 // # What it guarantees
 //
-//  1. Until every source of pods has called set and the first relist is complete, the loop
+//  1. Until every source has defined its pods and the first relist is complete, the loop
 //     evaluates no thresholds, and removes no containers and no log folders. Image garbage
 //     collection and log rotation do not wait.
 //  2. The node becomes not ready when the runtime has not responded for 30 s, and immediately when

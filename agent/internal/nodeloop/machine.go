@@ -29,7 +29,7 @@ type machine struct {
 	err  error     // of the last call
 }
 
-// begin sets the context with which the method now reads the facts.
+// begin sets the context for all later reads of the facts.
 func (m *machine) begin(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,7 +1,7 @@
 package nodeloop
 
-// chain returns a callback that calls the callbacks first and next, in this order. The callback
-// next may be nil.
+// chain returns a callback that calls the two given callbacks in order. The second callback may
+// be nil.
 func chain[A any](first, next func(A)) func(A) {
 	if next == nil {
 		return first

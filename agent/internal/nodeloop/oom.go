@@ -161,8 +161,8 @@ func (l *Loop) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 }
 
 // belongsToOtherAgent reports whether the killed process was in a pod of another agent. The
-// other agent reports this kill. If the process was not in a pod, belongsToOtherAgent returns
-// false.
+// other agent reports this kill. If the process was not in a pod, or if Config.TakeOver is set,
+// belongsToOtherAgent returns false.
 func (l *Loop) belongsToOtherAgent(kill oomwatch.Kill) bool {
 	if l.cfg.TakeOver || kill.PodUID == "" && kill.ContainerID == "" {
 		return false

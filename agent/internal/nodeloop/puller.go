@@ -108,7 +108,7 @@ func (p *Puller) record(ctx context.Context, ref string) {
 }
 
 // forget deletes images from the record, because they were missing in a list of the runtime.
-// The argument pulls is the value of p.pulls before the list was requested. If the agent has
+// The last argument is the value of p.pulls before the list was requested. If the agent has
 // pulled an image since then, the image remains in the record, because the list may be older than
 // the pull.
 func (p *Puller) forget(ctx context.Context, refs []string, pulls int) {

@@ -33,7 +33,7 @@ type savedBackoff struct {
 	loop  *loop.Loop
 
 	saved     []lifecycle.BackoffState
-	unchanged bool // the previous comparison found no change
+	unchanged bool // the last comparison found no change; the next follows after savePeriod
 }
 
 // load restores the back-offs that an earlier agent has saved.

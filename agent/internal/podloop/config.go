@@ -181,7 +181,7 @@ type Observers struct {
 	// definition has not gone through admission yet.
 	Edited func(before, after *corev1.Pod)
 	// Searched is called after each search of the disk for files of pods without a record. The
-	// argument found is the number of pods with such files. The argument remaining is the number of
+	// first argument is the number of pods with such files. The second argument is the number of
 	// these pods that an earlier search has already found.
 	Searched   func(found, remaining int)
 	Admission  lifecycle.AdmitObserver

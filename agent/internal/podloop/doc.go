@@ -37,9 +37,9 @@
 //  5. The cost of an admission depends on the number of admitted pods, and not on the number of
 //     refused pods. The admission of refused pods is retried in rounds. A round starts only when
 //     the admission queue is empty.
-//  6. When a source no longer defines a pod, the loop stops the pod at once. A pod of an earlier
-//     agent that no source has defined yet keeps running until every source has called set. The
-//     exception is [Loop.StopPods] with a zero ShutdownConfig, which also stops such pods.
+//  6. When a source no longer defines a pod, the loop stops the pod at once. If no source has
+//     defined a pod of an earlier agent yet, the pod keeps running until every source has called
+//     set. The exception is [Loop.StopPods] with a zero ShutdownConfig, which also stops such pods.
 //  7. Housekeeping only repairs inconsistencies. In a test, pods run from admission to removal
 //     without housekeeping.
 //  8. [Loop.Sync], [Loop.SyncAll] and [Loop.NodeChanged] never block and call no callbacks.

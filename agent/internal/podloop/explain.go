@@ -105,8 +105,8 @@ type explainer struct {
 	overdue string
 	// stopping reports whether StopPods was called.
 	stopping bool
-	// The remaining fields are set for admitted pods. The map waiting has the reasons why containers
-	// are not started. The maps restarts and pulls have the times of the next attempts.
+	// The remaining fields are set for admitted pods. The three maps have, by container name, the
+	// reasons why containers are not started, and the times of the next restarts and image pulls.
 	waiting         map[string]corev1.ContainerStateWaiting
 	restarts, pulls map[string]time.Time
 	probes          []Probe

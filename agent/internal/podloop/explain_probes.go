@@ -84,7 +84,7 @@ func (p Probe) threat() string {
 }
 
 // streak returns the number of the last runs in a row that had the same outcome, and whether
-// these runs failed. The result more reports whether there may be further such runs among the
+// these runs failed. The third result reports whether there may be further such runs among the
 // earlier runs, which are no longer stored. Runs that could not be carried out are skipped.
 func (p Probe) streak() (n int32, failed, more bool) {
 	for _, r := range slices.Backward(p.Runs) {

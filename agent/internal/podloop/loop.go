@@ -245,7 +245,7 @@ func (l *Loop) publish(uid types.UID) {
 	}
 }
 
-// defined handles a change of the pods of a source. The argument first reports whether c is the
+// defined handles a change of the pods of a source. The second argument reports whether c is the
 // first change of that source.
 func (l *Loop) defined(c podmanager.Change, first bool) {
 	for _, op := range c.Ops {

@@ -404,8 +404,8 @@ func stub(s *podcache.Status) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: s.UID, Name: s.Name, Namespace: s.Namespace}}
 }
 
-// resumed restarts a static pod that StopPods has ended. An API pod is not restarted: its phase
-// Failed is final.
+// resumed restarts a static pod that StopPods has ended, if a source still defines the pod and it
+// is neither deleted nor evicted. An API pod is not restarted: its phase Failed is final.
 func (s *step) resumed() {
 	if !s.stopped {
 		return

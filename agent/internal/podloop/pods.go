@@ -27,7 +27,7 @@ func (l *Loop) each(f func(record)) {
 	}
 }
 
-// Pods returns all pods that a source defines or that have data left on the node, ordered by
+// Pods returns all pods that are defined by a source or have data left on the node, ordered by
 // namespace and name.
 func (l *Loop) Pods() []Pod {
 	var pods []Pod

@@ -102,8 +102,8 @@ func (l *Loop) runProbes(ctx context.Context) error {
 }
 
 // probed handles a new probe result. It updates the pod's status immediately with a result of a
-// readiness or startup probe. It wakes the pod's worker if the worker may have to start or restart
-// a container.
+// readiness or startup probe. It wakes the pod's worker, except after a success of a liveness
+// probe.
 func (l *Loop) probed(c prober.Change) {
 	good := c.Result == prober.Success
 	switch c.Kind {
@@ -162,7 +162,7 @@ func (l *Loop) wasStarted(uid types.UID, id string) bool {
 	return false
 }
 
-// retain stops the probes of pods for which the function known returns false.
+// retain stops the probes of pods for which the given function returns false.
 func (p *probes) retain(known func(types.UID) bool) {
 	p.CleanupPods(known)
 	p.mu.Lock()

@@ -49,8 +49,7 @@ type record struct {
 	endedBy uint64
 	// adopted reports whether the pod ran before this agent started.
 	adopted bool
-	// The field why has the reason of the last change of state. The field since has the time of
-	// that change.
+	// The next two fields have the reason and the time of the last change of state.
 	why   string
 	since time.Time
 	// grace is the grace period with which the pod was killed. Nil means the pod's own grace

@@ -20,9 +20,9 @@ func refusedStatus(why lifecycle.PodAdmitResult) func(*corev1.PodStatus) {
 	}
 }
 
-// refused returns the status of a pod that was not admitted. The other fields are copied from
-// the previous status, because containers of an earlier version of the pod may run until they
-// are stopped.
+// refused returns the status of a pod that was not admitted. All fields except phase, reason,
+// message and QoS class are copied from the previous status, because containers of an earlier
+// version of the pod may run until they are stopped.
 func refused(pod *corev1.Pod, before corev1.PodStatus, why lifecycle.PodAdmitResult) corev1.PodStatus {
 	refusedStatus(why)(&before)
 	before.QOSClass = podspec.QOSClass(pod)

@@ -25,8 +25,8 @@ const (
 // has its own goroutine until the pod is completely removed, so the retry delay of one pod does
 // not delay other pods.
 type remover struct {
-	// remove removes all remaining data of a pod. The remover calls the function removed after
-	// remove has succeeded.
+	// remove removes all remaining data of a pod. After a successful removal, the remover calls the
+	// second function.
 	remove  func(context.Context, types.UID) error
 	removed func(types.UID)
 	name    func(types.UID) string // namespace/name of a pod, empty if unknown
@@ -46,7 +46,7 @@ func newRemover(c clock.Clock, log *slog.Logger) *remover {
 }
 
 // start starts the removal of a pod and returns at once. The removal is retried until it succeeds
-// or ctx is done. Call start again for a pod only after the call of the function removed.
+// or ctx is done. Call start again for a pod only after its removal has succeeded.
 func (r *remover) start(ctx context.Context, uid types.UID) {
 	r.goroutines.Go(func() {
 		if r.removeWithRetry(ctx, uid) {

@@ -79,7 +79,7 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // load reads the state that an earlier agent has saved.
 func (l *Loop) load(ctx context.Context) {
-	if err := l.saved.Load(ctx); err != nil { // the other statuses are loaded
+	if err := l.saved.Load(ctx); err != nil { // the statuses that could be read are loaded
 		l.cfg.Logger.ErrorContext(ctx, "could not read the saved statuses of some pods, these pods start without a previous status", "err", err)
 	}
 	if err := l.restarts.load(ctx); err != nil {

@@ -88,7 +88,7 @@ func (l *Loop) await(ctx context.Context, condition func() bool) error {
 var ErrStopping = errors.New("the pods are already being stopped")
 
 // StopPods stops all pods. It returns when no pod runs and the statuses of the pods are published.
-// If the argument how is zero, StopPods stops all pods at the same time, each with its own grace
+// If the ShutdownConfig is zero, StopPods stops all pods at the same time, each with its own grace
 // period, and removes all data of the pods. If it is not zero, StopPods stops the pods in the order
 // of their priority. Until Run returns, the loop admits no pod, and refuses new API pods. If ctx is
 // cancelled before all pods are stopped, admission continues, and static pods that StopPods has

@@ -22,7 +22,7 @@ import (
 type syncer struct{ *Loop }
 
 // SyncPod brings a pod closer to its spec. The result terminal reports whether the phase of the pod
-// is Succeeded or Failed. The worker then stops the containers that still run.
+// is Succeeded or Failed. If it is, the worker stops the containers that still run.
 func (s syncer) SyncPod(ctx context.Context, req podworker.SyncRequest) (terminal bool, err error) {
 	s.probes.sync(req) // before the status, which contains probe results
 	if podspec.IsTerminal(s.setStatus(ctx, req, running).Phase) {
@@ -120,8 +120,8 @@ func (l *Loop) whenDue(pod *corev1.Pod) error {
 
 // awaitSameName returns an error while another pod of the same name runs. If this pod already has a
 // sandbox, awaitSameName returns nil. Workers never run two static pods of the same name at the
-// same time. But the workers don't know a pod that an earlier agent started and that no source
-// defines any more.
+// same time. But the workers don't know a pod of an earlier agent if no source defines the pod any
+// more.
 func (s syncer) awaitSameName(ctx context.Context, req podworker.SyncRequest) error {
 	if len(req.Status.Sandboxes) > 0 || !s.sameNameRanBefore(req.Pod) {
 		return nil

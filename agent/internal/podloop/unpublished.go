@@ -50,7 +50,7 @@ func (u *unpublished) set(uid types.UID, err error) {
 	u.errs[uid] = err
 }
 
-// retain deletes the pods for which the function known returns false.
+// retain deletes the pods for which the given function returns false.
 func (u *unpublished) retain(known func(types.UID) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

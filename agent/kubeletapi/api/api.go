@@ -131,7 +131,7 @@ type Event struct {
 	Type      string    `json:"type"` // Normal or Warning
 	Reason    string    `json:"reason"`
 	Message   string    `json:"message"`
-	Kind      string    `json:"kind"` // Pod or Node
+	Kind      string    `json:"kind"` // Pod or Node; Agent for EventsLost
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	FieldPath string    `json:"fieldPath,omitempty"` // such as spec.containers{web}

@@ -418,7 +418,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return req, nil
 }
 
-// send sends a request. A response with another status than the argument want is an error.
+// send sends a request. It returns an error if the response does not have the expected status.
 func (c *Client) send(client *http.Client, req *http.Request, want int) (*http.Response, error) {
 	answer, err := client.Do(req)
 	if err != nil {

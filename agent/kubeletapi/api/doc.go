@@ -1,5 +1,5 @@
 // Package api has the JSON types of those endpoints of package kubeletapi that the kubelet does not
-// have, and a client for most of its endpoints.
+// have. It also has a client for most endpoints of package kubeletapi.
 //
 // # What it does
 //

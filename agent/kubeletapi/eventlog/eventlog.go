@@ -101,9 +101,9 @@ func (l *Log) find(number uint64) (int, bool) {
 }
 
 // After returns the stored events whose numbers exceed the argument, oldest first, and the argument
-// for the next call. The result complete is false if an event whose number exceeds the argument was
-// deleted. An argument that exceeds the number of the last event comes from an earlier process and
-// counts as 0. The caller owns the slice.
+// for the next call. It returns false if an event whose number exceeds the argument was deleted. An
+// argument that exceeds the number of the last event comes from an earlier process and counts as 0.
+// The caller owns the slice.
 func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,8 +130,8 @@ func (l *Log) Changed(number uint64) <-chan struct{} {
 	return l.changed
 }
 
-// About returns the last events about an object, newest first. The argument limit is the maximum
-// number of events.
+// About returns the last events about an object, newest first. The limit is the maximum number of
+// events.
 func (l *Log) About(kind, namespace, name string, limit int) (events []api.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -58,8 +58,8 @@ type copier struct {
 
 	join     *joiner
 	text     []byte // text of the last line
-	from     int64  // offset in the current file; lines that end before it are skipped
-	nextFrom int64  // value of the field from for the next file
+	from     int64  // lines of the current file that end before this offset are skipped
+	nextFrom int64  // the offset for the next file
 }
 
 // copy copies the existing files and, with Follow, follows the log.
@@ -135,7 +135,7 @@ func (c *copier) begin(names []name, last *logFile) (start, error) {
 		s.file++
 	}
 	if s.file > 0 && names[s.file-1].attempt == names[s.file].attempt {
-		s.file-- // a line may start in this file and end in the next file; the method wants excludes lines that are too old
+		s.file-- // a line may start in this file and end in the next file; c.line skips lines that are too old
 	}
 	return s, nil
 }
@@ -147,7 +147,7 @@ func (c *copier) tooOld(n name) bool {
 }
 
 // upToLast copies all files except the last file. Each file is open only while it is read. The
-// argument before is the key of the file that precedes the first of these files.
+// given key is the key of the file that precedes the first of these files.
 func (c *copier) upToLast(names []name, before key) error {
 	for len(names) > 1 {
 		l, err := c.dir.open(names[0])
@@ -172,8 +172,8 @@ func (c *copier) upToLast(names []name, before key) error {
 	return nil
 }
 
-// whole copies a file to which the runtime no longer writes, and closes the file. The argument
-// next is the attempt of the next file.
+// whole copies a file to which the runtime no longer writes, and closes the file. The next file has
+// the given attempt.
 func (c *copier) whole(l *logFile, at int64, next uint32) error {
 	defer func() { _ = l.close() }() // nothing was written
 	defer func() { c.from, c.nextFrom = c.nextFrom, 0 }()
@@ -220,9 +220,9 @@ func (c *copier) drain(split *splitter) error {
 	}
 }
 
-// end copies an incomplete line at the end of a file. If the argument attempt is true, the file
-// is the last file of its attempt. In this case, end also copies partial lines, which will
-// never be completed.
+// end copies an incomplete line at the end of a file. The boolean argument reports whether the file
+// is the last file of its attempt. If so, end also copies partial lines, because they will never be
+// completed.
 func (c *copier) end(split *splitter, attempt bool) error {
 	if p, ok := split.remaining(); ok {
 		if err := c.piece(p); err != nil {

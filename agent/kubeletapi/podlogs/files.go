@@ -26,7 +26,7 @@ const (
 // key is the position of a file in the log of a container.
 type key struct {
 	attempt uint32
-	stamp   string // time of the rotation, or present
+	stamp   string // time of the rotation, or the constant present
 }
 
 func (k key) compare(other key) int {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// follow copies later lines of the file current, which was read to its end, and of later
+// follow copies later lines of the current file, which was read to its end, and of later
 // files. It closes the file that it reads last.
 func (c *copier) follow(current *logFile, split *splitter) (err error) {
 	defer func() { _ = current.close() }() // nothing was written
@@ -95,8 +95,8 @@ func (c *copier) pause() error {
 	}
 }
 
-// advance copies the rest of the file current and the later files. It returns the last file
-// and its splitter.
+// advance copies the rest of the current file, and the later files. It returns the last
+// file and its splitter.
 func (c *copier) advance(current *logFile, split *splitter, later successors) (*logFile, *splitter, error) {
 	c.from, c.nextFrom = 0, 0
 	if err := errors.Join(c.pause(), c.drain(split), c.end(split, later.names[0].attempt != current.attempt)); err != nil {
@@ -118,7 +118,7 @@ type successors struct {
 	before key      // key of the file before the first
 }
 
-// later returns the files after the file current, even if current was renamed.
+// later returns the files after the current file, even if the current file was renamed.
 func (c *copier) later(current *logFile) (s successors, err error) {
 	list := func() (names []name, err error) {
 		names, s.before, err = c.listLater(current)
@@ -135,8 +135,8 @@ func (c *copier) later(current *logFile) (s successors, err error) {
 	return successors{}, nil // the next check tries again
 }
 
-// listLater lists the files after the file current. The result before is the key of the
-// file that precedes them.
+// listLater lists the files after the current file. It also returns the key of the file
+// that precedes them.
 func (c *copier) listLater(current *logFile) (names []name, before key, err error) {
 	if names, err = c.dir.list(current.attempt); err != nil {
 		return nil, key{}, err
@@ -147,7 +147,7 @@ func (c *copier) listLater(current *logFile) (names []name, before key, err erro
 			return n.attempt == current.attempt && n.compare(current.before) > 0 && current.compressedTo(c.dir, n)
 		})
 	}
-	if at < 0 { // current was removed: all remaining files are later
+	if at < 0 { // the current file was removed: all remaining files are later
 		at = slices.IndexFunc(names, func(n name) bool { return n.compare(current.before) > 0 }) - 1
 		if at < -1 {
 			return nil, key{}, nil

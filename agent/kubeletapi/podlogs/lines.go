@@ -23,15 +23,15 @@ type splitter struct {
 	reader  *bufio.Reader
 	at      int64  // offset of the next piece
 	pending []byte // start of an incomplete line
-	inside  bool   // the method next has already returned a piece of the current line
+	inside  bool   // next() has already returned a piece of the current line
 }
 
 func newSplitter(r io.Reader, at int64) *splitter {
 	return &splitter{reader: bufio.NewReaderSize(r, 64<<10), at: at}
 }
 
-// next returns the next line that ends with a newline, or a piece of a line that is too long.
-// It returns io.EOF if the rest of the file is an incomplete line.
+// next returns the next line that ends with a newline, or a piece of a line that is too long. It
+// returns io.EOF if the rest of the file is empty or an incomplete line.
 func (s *splitter) next() (piece, error) {
 	for {
 		data, err := s.reader.ReadSlice('\n')
@@ -74,8 +74,7 @@ type joined struct {
 // joiner joins the parts of lines, separately for each stream.
 type joiner struct {
 	open map[Stream]*joined // incomplete lines
-	// The field inside is the log line to which the next piece belongs. The field known reports
-	// whether this line is valid.
+	// The log line to which the next piece belongs, and whether this line is valid.
 	inside Line
 	known  bool
 }

@@ -18,10 +18,10 @@ const firstWindow = 64 << 10
 type start struct {
 	file int   // index of the file
 	at   int64 // offset in the uncompressed file
-	// opened is the open file at index file, or nil if that file is not open or is the last file.
+	// opened is this file if it is open and not the last file. Otherwise, opened is nil.
 	opened *logFile
-	// The field from is the end of the first selected line. Lines that end before this offset are
-	// skipped. nextFrom is the value of the field from for the next file.
+	// Lines that end before these offsets are skipped: from is the offset in this file, and
+	// nextFrom is the offset in the next file.
 	from, nextFrom int64
 }
 
@@ -83,7 +83,7 @@ func (c *copier) fromBegin(s start, names []name, found tail) start {
 }
 
 // unended returns the start offset of the first line of these streams that continues in the next
-// file. It returns the argument at if that is smaller, or if no line continues in the next file.
+// file. It returns the given offset if no such line exists, or if the given offset is smaller.
 func unended(l *logFile, streams []Stream, at int64) int64 {
 	for _, stream := range streams {
 		t, err := tailOf(l, 1, func(l Line) bool { return l.Stream == stream })
@@ -143,9 +143,9 @@ func (t tail) start(file int) start {
 }
 
 // tailOf finds the last n selected lines of a file, or fewer if the file has fewer. It reads a
-// compressed file completely. Of another file, it reads a part at the end, and reads a larger part
-// until the part contains these lines. So the cost depends on how far these lines are from the end,
-// and not on the file size.
+// compressed file completely. Of an uncompressed file, it reads a part at the end, and then larger
+// parts until a part contains these lines. So the cost depends on how far these lines are from the
+// end, and not on the file size.
 func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
 	r, err := l.reader()
 	if err != nil {
@@ -224,8 +224,8 @@ func unfinished(split *splitter, join *joiner) (parts []joined) {
 	return append(parts, join.remaining()...)
 }
 
-// wasTruncated reports whether a needed line may start before the part that was read. A needed line
-// ends after the first of the last lines, or continues after the end of the file.
+// wasTruncated reports whether a needed line may start before the part that was read. A line is
+// needed if it ends after the first selected line, or if it continues after the end of the file.
 func (t tail) wasTruncated() bool {
 	return slices.ContainsFunc(t.open, func(l span) bool { return l.first }) ||
 		slices.ContainsFunc(t.other, func(l span) bool { return l.first && len(t.lines) > 0 && l.end > t.lines[0].end })

@@ -114,7 +114,7 @@ func (p Program) piped(ctx context.Context, write func(context.Context, io.Write
 	go func() {
 		err := read(r)
 		if err != nil {
-			cancel() // the remaining output of write is not needed
+			cancel() // the remaining output is not needed
 		}
 		_ = r.CloseWithError(err)
 		done <- err
@@ -127,10 +127,10 @@ func (p Program) piped(ctx context.Context, write func(context.Context, io.Write
 	return err
 }
 
-// unpack extracts an archive. The entry whose name is the parameter base becomes the file or folder
-// at the path local. All other entries must be below this entry. The container may be hostile, so
+// unpack extracts an archive. The entry with the given base name becomes the file or folder at the
+// given local path. All other entries must be below this entry. The container may be hostile, so
 // unpack checks the names of all entries and creates no links. [os.Root] refuses existing links
-// that lead out of the folder that contains local.
+// that lead out of the parent folder of the local path.
 func (p Program) unpack(r io.Reader, base, local string) (err error) {
 	root, err := os.OpenRoot(filepath.Dir(local))
 	if err != nil {
@@ -176,7 +176,8 @@ func writeFile(root *os.Root, name string, content io.Reader, mode fs.FileMode) 
 	return err
 }
 
-// pack writes an archive with a file or a folder, which gets the name base.
+// pack writes an archive with a file or a folder of this machine. In the archive, the file or
+// folder has the given base name.
 func pack(w io.Writer, local, base string) error {
 	archive := tar.NewWriter(w)
 	err := filepath.WalkDir(local, func(file string, e fs.DirEntry, err error) error {

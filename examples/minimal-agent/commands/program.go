@@ -76,7 +76,8 @@ type command struct {
 	// complete returns the candidates for the argument after args. Nil means no candidates.
 	complete func(ctx context.Context, args []string) []string
 	run      func(ctx context.Context, args []string) error
-	// raw passes all arguments to the function run, including flags.
+	// raw passes all arguments to the function run, including flags. A single argument --help still
+	// prints the help.
 	raw bool
 }
 

@@ -123,8 +123,8 @@ func managers(t *table, s api.Status) {
 	}
 }
 
-// showSignals prints the eviction signals. For signals without a value, it prints only the names,
-// unless all is true.
+// showSignals prints the eviction signals. If the parameter all is false, it prints only the names
+// of signals without a value.
 func showSignals(out io.Writer, l style, s api.Status, all bool) {
 	if len(s.Signals) == 0 {
 		return
@@ -160,7 +160,7 @@ func showSignals(out io.Writer, l style, s api.Status, all bool) {
 	}
 }
 
-// showPods prints the pods that are not healthy. If all is true, it prints all pods.
+// showPods prints the pods that are not healthy. If the parameter all is true, it prints every pod.
 func showPods(out io.Writer, l style, s api.Status, all bool) {
 	var shown []api.Pod
 	for _, pod := range s.Pods {

@@ -65,9 +65,9 @@ func (p Program) top() command {
 	}
 }
 
-// repaint prints the text that render returns. It calls render again every interval until ctx
-// is done. It returns an error only if the first call of render fails. If a later call fails,
-// for example because the agent restarts, repaint prints the error and the previous text.
+// repaint prints the text that the function render returns. It calls the function again after each
+// interval until ctx is done. It returns an error only if the first call fails. If a later call
+// fails, for example because the agent restarts, repaint prints the error and the previous text.
 func (p Program) repaint(ctx context.Context, every time.Duration, render func() (string, error)) error {
 	text, err := render()
 	if err != nil {
@@ -138,8 +138,8 @@ func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
 	return out.String()
 }
 
-// orders returns the comparison functions by the value of --sort. All functions except the
-// function for name sort in descending order.
+// orders returns the comparison functions by the value of --sort. All functions sort in
+// descending order, except the function for the value name.
 func orders() map[string]func(a, b api.Pod) int {
 	by := func(figure func(api.Usage) float64) func(a, b api.Pod) int {
 		value := func(p api.Pod) float64 {

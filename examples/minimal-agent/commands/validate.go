@@ -157,8 +157,8 @@ func (v *validator) addText(ctx context.Context, name string, text []byte) (err 
 	return v.addFolder(ctx, dir, func(string) string { return name })
 }
 
-// addFolder checks a folder as the agent reads it. The function shown returns the name of a file as
-// problems show it.
+// addFolder checks a folder as the agent reads it. The last argument is a function that returns the
+// name of a file as problems show it.
 func (v *validator) addFolder(ctx context.Context, dir string, shown func(path string) string) error {
 	folder, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: dir, NodeName: "node", Store: podsource.NewStore()})
 	if err != nil {

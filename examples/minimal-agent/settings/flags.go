@@ -105,8 +105,8 @@ func (o *Settings) registerHousekeeping(flags *flag.FlagSet, named func(name, fi
 	flags.Var((*number)(&o.ContainerLogMaxFiles), named("container-log-max-files", "containerLogMaxFiles"), "maximum number of log files of each container, including rotated files")
 }
 
-// textVar defines a flag. The function set sets the value from the text of the flag, and the
-// function show returns the text for the current value.
+// textVar defines a flag. The function in the last argument sets the value from the text of the
+// flag. The function show returns the text for the current value.
 func textVar(flags *flag.FlagSet, show func() string, name, usage string, set func(string) error) {
 	flags.Var(&textValue{show, set}, name, usage)
 }

@@ -78,8 +78,8 @@ func Parse(args []string, usage io.Writer) (Settings, error) {
 	return o, o.validate(given)
 }
 
-// parse reads the flags into o. It returns the configuration fields that args set, each with the
-// flag that set the field.
+// parse reads the flags into o. It returns the configuration fields that the arguments set, each
+// with the flag that set the field.
 func (o *Settings) parse(args []string, usage io.Writer) (given map[string]string, err error) {
 	flags := flag.NewFlagSet("minimal-agent", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // commands.Program prints the error
@@ -164,7 +164,7 @@ func (o *Settings) validateAccess() (errs []error) {
 }
 
 // validate reports every invalid setting. If the user set the setting with a flag, the error has
-// the name of the flag. The parameter given is the result of the method parse.
+// the name of the flag. The argument is the result of the method parse.
 func (o *Settings) validate(given map[string]string) error {
 	var errs []error
 	for _, problem := range validation.IsDNS1123Subdomain(o.NodeName) {

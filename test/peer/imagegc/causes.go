@@ -48,8 +48,8 @@ func causesInImages() []cause {
 		{
 			"images in use by name", namesCount, judge.Deliberate, both,
 			"The kubelet compares only ids. Here an image is also in use if a container or an image volume " +
-				"names it by a tag, a digest or an id without algorithm, even if the tag has moved to another " +
-				"image: a restarted container will need that image.",
+				"names it by a tag, a digest or an id without algorithm. If the tag has moved, the image to which " +
+				"it has moved is also in use: a restarted container will need that image.",
 		},
 		{
 			"image volumes with runtime handlers", anyVolume, judge.KubeletDefect, both,

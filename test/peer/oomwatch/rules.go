@@ -128,7 +128,7 @@ func killRules() []rule {
 		},
 		{
 			Name: "cgroup and constraint of system OOMs", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "The kubelet's expression does not match the lines of kernels since 5.0 about kills because the machine is out of memory, so that the victim's cgroup and the constraint are lost; ours reports both.",
+			Sentence: "If the machine is out of memory, the kubelet's expression does not match the kernel's line about the kill since Linux 5.0, so that the victim's cgroup and the constraint are lost; ours reports both.",
 			Explains: about(func(s scene, k Kill) bool {
 				return k.Machine && k.Constraint != "" && (strings.HasSuffix(s.Fact, "/victim cgroup") && s.Kubelet == "/" ||
 					strings.HasSuffix(s.Fact, "/constraint") && s.Kubelet == "")

@@ -46,7 +46,7 @@ func deviations() []deviation {
 		{
 			Rule: judge.Rule[*world]{
 				Name: "inhibitor delay shorter than shutdown", Class: judge.Deliberate, Doc: doc,
-				Sentence: "If the machine allows less time than a shutdown needs, the first stages are shortened. The kubelet then skips the graceful shutdown.",
+				Sentence: "If the machine allows less time than a shutdown needs, this package shortens the first stages. The kubelet skips the graceful shutdown.",
 			},
 			world: lessTime,
 		},
@@ -60,7 +60,7 @@ func deviations() []deviation {
 		{
 			Rule: judge.Rule[*world]{
 				Name: "volumes of pods still running", Class: judge.Deliberate, Doc: doc,
-				Sentence: "The kubelet waits for the volumes of all pods of a stage, even when its time is over. This package waits only for the volumes of pods that have ended in time, because the other pods still use their volumes.",
+				Sentence: "The kubelet waits for the volumes of all pods of a stage, even when the stage's time is over. This package waits only for the volumes of pods that have ended in time, because the other pods still use their volumes.",
 			},
 			facts: unendedVolumes,
 		},

@@ -86,7 +86,7 @@ func healthRules() []judge.Rule[health] {
 	return []judge.Rule[health]{
 		{
 			Name: "refused gRPC connection", Class: judge.Deliberate, Doc: inGRPCDoc,
-			Sentence: "If the server refuses the connection, the probe fails at once, and the failure names this cause; in the kubelet the probe takes the whole timeout and fails with a timeout.",
+			Sentence: "If the server refuses the connection, the probe fails at once here, and the failure names this cause; in the kubelet the probe takes the whole timeout and fails with a timeout.",
 			Explains: func(s judge.Scene[health]) bool {
 				return s.World.Meets != serving && s.World.Meets != silent && s.Fact == "text" &&
 					s.Kubelet == `timeout: failed to connect service "127.0.0.1:PORT" within 60ms: context deadline exceeded` &&

@@ -68,7 +68,8 @@ func dial(ctx context.Context, c *api.Client, path string, query url.Values, ver
 // refuse refuses a stream that the server opens. Only clients open streams.
 func refuse(s *spdystream.Stream) { _ = s.Refuse() }
 
-// open opens a stream of a kind. The argument more has the other entries of the stream's header.
+// open opens a stream of a kind. The argument of type http.Header has the other entries of the
+// stream's header.
 func (c *conn) open(kind string, more http.Header) (*spdystream.Stream, error) {
 	header := http.Header{corev1.StreamType: {kind}}
 	maps.Copy(header, more)
@@ -129,7 +130,7 @@ func (c *conn) close() {
 	if c.spdy.Close() != nil {
 		_ = c.raw.Close()
 	}
-	_ = c.spdy.Wait(closeTimeout) // Wait returns the error if the connection was closed before
+	_ = c.spdy.Wait(closeTimeout) // Wait returns an error if the connection was closed before
 	<-c.served
 }
 

@@ -35,10 +35,10 @@ func (p *Ports) Done() <-chan struct{} { return p.conn.served }
 // Close ends all forwarded connections.
 func (p *Ports) Close() { p.conn.close() }
 
-// Forward connects the connection local with a port of the pod. Forward returns when the pod has
-// closed the connection or a write to local fails. Before it returns, it closes local. When local
-// has no more data, Forward closes only the direction to the pod. The error is nil if the pod has
-// closed the connection.
+// Forward connects a local connection with a port of the pod. Forward returns when the pod has
+// closed the connection, or when a write to the local connection fails. Before it returns, it
+// closes the local connection. When the local connection has no more data, Forward closes only the
+// direction to the pod. The error is nil if the pod has closed the connection.
 func (p *Ports) Forward(local io.ReadWriteCloser, port uint16) error {
 	defer func() { _ = local.Close() }()
 	p.conn.mu.Lock()
@@ -60,7 +60,7 @@ func (p *Ports) Forward(local io.ReadWriteCloser, port uint16) error {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = io.Copy(data, local) // if local breaks, the next Write to it fails; if data breaks, Read ends
+		_, _ = io.Copy(data, local) // ignore the error: the copy in the other direction also detects a broken connection
 		_ = data.Close()
 	}()
 	_, _ = io.Copy(local, data) // a broken local connection is no error of the pod

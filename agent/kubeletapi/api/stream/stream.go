@@ -160,8 +160,8 @@ func (s Streams) run(ctx context.Context, c *api.Client, path string, query url.
 	return cause(ctx, err)
 }
 
-// cause returns err. If ctx is done, an error is only a consequence of this, and cause returns the
-// cause of ctx instead of the error.
+// cause returns err. If ctx is done and err is not nil, err is only a consequence, so cause returns
+// the cause of ctx instead.
 func cause(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -176,7 +176,8 @@ func copyInput(stdin io.WriteCloser, input io.Reader) {
 	_ = stdin.Close()
 }
 
-// sendSizes sends sizes until the process has ended or the channel sizes is closed.
+// sendSizes sends the sizes from a channel until the channel is closed, the process has ended, or a
+// write fails.
 func sendSizes(resize io.Writer, sizes <-chan Size, ended <-chan struct{}) {
 	encoder := json.NewEncoder(resize)
 	for {

@@ -139,7 +139,8 @@ func State(p *corev1.Pod, terminating bool) string {
 }
 
 // initState returns the progress of the pod's initialization. It returns false if the
-// initialization is complete.
+// initialization is complete, if no container has a status yet, or if the pod has ended with a
+// reason.
 func initState(p *corev1.Pod) (string, bool) {
 	statuses := p.Status.InitContainerStatuses
 	if len(p.Status.ContainerStatuses) == 0 && len(statuses) == 0 || podspec.IsTerminal(p.Status.Phase) && p.Status.Reason != "" {

@@ -10,7 +10,7 @@ import (
 
 func stray() deviation {
 	return deviation{
-		Rule: rule("stop of pods with superfluous containers", judge.KubeletDefect, "The kubelet can't stop a pod in which a container runs that is no longer in the spec; this package stops such a pod."),
+		Rule: rule("stop of pods with superfluous containers", judge.KubeletDefect, "If a running container is no longer in the spec, the kubelet can't stop the pod; this package stops the pod."),
 		state: func(s *State) (changed bool) {
 			for _, c := range slices.Clone(s.Containers) {
 				if s.container(c.ID) != nil && !s.inSpec(c.Name) {
