@@ -237,10 +237,10 @@ func (a *Agent) lockRoot() (unlock func() error, err error) {
 }
 
 // StopPods stops all pods. It returns nil when no container runs and the statuses of the pods are
-// published. It returns an error if a pod does not end in time. The ShutdownConfig has the time for
-// each priority. If it is zero, the time is the longest grace period of all pods plus one minute.
-// From the start of this call until Run returns or ctx is cancelled, the agent admits no pod, and
-// the node is not ready.
+// published. It returns an error if a pod does not end in time. If the ShutdownConfig is zero, this
+// time is the longest grace period of all pods plus one minute. Otherwise, the ShutdownConfig has
+// the time for each priority. From the start of this call until Run returns or ctx is cancelled,
+// the agent admits no pod, and the node is not ready.
 //
 // If ctx is cancelled before all pods are stopped, the shutdown ends. The node becomes ready
 // again, pods that were not stopped yet keep running, and static pods that StopPods has ended start

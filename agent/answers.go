@@ -44,8 +44,9 @@ func (a *Agent) Pod(uid types.UID) (Pod, bool) {
 	return podOf(p), true
 }
 
-// Probes returns the probes of a pod. They are ordered by container, and for each container:
-// startup, readiness, liveness. It returns nil for an unknown pod.
+// Probes returns the probes of a pod. Containers are in the order of the pod's spec, sidecars
+// first, and each container's probes are in the order startup, readiness, liveness. Probes returns
+// nil for an unknown pod.
 func (a *Agent) Probes(pod types.UID) []Probe {
 	var probes []Probe
 	for _, p := range a.pods.Probes(pod) {

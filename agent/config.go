@@ -100,8 +100,8 @@ type Config struct {
 	// Optional.
 	Version string
 
-	// Reserved has the resources for the system and the agent. They are subtracted from the
-	// node's capacity and are not allocatable for pods. Optional.
+	// Reserved has the resources for the system and the agent. The allocatable resources of the
+	// node do not include them. Optional.
 	Reserved corev1.ResourceList
 	// MaxPods is the largest number of pods that run at once. Default [DefaultMaxPods].
 	MaxPods int

@@ -63,7 +63,7 @@
 //
 // # Goroutines and locking
 //
-// Run starts two parts. Each part joins its own goroutines:
+// Run starts two parts. Each part starts and joins its own goroutines, for these tasks:
 //
 //	node   the host's measurements, the runtime's state and the node's status, eviction,
 //	       image and container garbage collection, log rotation, OOM kills

@@ -74,17 +74,17 @@ type Source struct {
 	// make itself static. Two sources must not have the same Name. Required.
 	Name string
 	// Run calls set with all pods of the source: first as soon as Run knows the pods, and then
-	// after each change of the pods. Run returns when ctx is done. The function set compares the
-	// pods with the pods of the previous call, and never blocks. If a pod has the same pointer as
-	// in the previous call, set treats the pod as unchanged. Run must not call set concurrently,
-	// and must not modify the slice or the pods after the call. If Run returns before ctx is done,
-	// [Agent.Run] returns an error that names the source. Required.
+	// after each change of the pods. Run returns when ctx is done. A call of set compares the pods
+	// with the pods of the previous call, and never blocks. A pod with the same pointer as in the
+	// previous call counts as unchanged. Run must not call set concurrently, and must not modify
+	// the slice or the pods after the call. If Run returns before ctx is done, [Agent.Run] returns
+	// an error that names the source. Required.
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }
 
 // Cluster finds the API objects that pods need, such as ConfigMaps and Secrets. If a volume needs
-// Objects and Objects is nil, the agent refuses the pod, with a message that names the field of
-// the pod's spec. The same is true for Tokens.
+// Objects and Objects is nil, or if a volume needs Tokens and Tokens is nil, the agent refuses the
+// pod. The message of the refusal names the field of the pod's spec.
 type Cluster struct {
 	// Node returns the node as it is in the API server, from a cache. Admission uses the labels
 	// and taints of this node. Node may call [Agent.Node]. If Node is nil or returns an error,

@@ -27,8 +27,8 @@ func (o Observers) pods() podloop.Observers {
 	return loop
 }
 
-// node returns the observers of the node loop. The argument victim returns the pod and the name
-// of the container of an OOM kill.
+// node returns the observers of the node loop. The given function returns the pod and the name of
+// the container for the pod UID and the container ID of an OOM kill.
 func (o Observers) node(victim func(types.UID, string) (*corev1.Pod, string, bool)) nodeloop.Observers {
 	loop := nodeloop.Observers{Eviction: o.Eviction, ImageGC: o.ImageGC, ContainerGC: o.ContainerGC, Logs: o.Logs, OOM: o.OOM}
 	if o.Killed != nil {
@@ -47,7 +47,7 @@ type observedCgroups struct {
 	observe func(operation string, took time.Duration)
 }
 
-// timed calls the function do and reports the duration of the call.
+// timed calls the given function and reports the duration of the call.
 func (o observedCgroups) timed(operation string, do func() error) error {
 	began := o.clock.Now()
 	err := do()

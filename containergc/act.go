@@ -180,7 +180,7 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 		}
 		return t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.RemoveContainer(ctx, d.ID) })
 	case KindSandbox:
-		// A sandbox that is not ready may still have its network.
+		// A sandbox that is not ready may still have its network, so it is stopped first.
 		if err := t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.StopPodSandbox(ctx, d.ID) }); err != nil {
 			return fmt.Errorf("stop the sandbox before its removal: %w", err)
 		}
@@ -196,8 +196,8 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	}
 }
 
-// call calls the function do with a timeout: the duration that the call is expected to take
-// on a working runtime, plus CallTimeout. After a timeout, call increments t.timeouts. If
+// call makes a call to the runtime with a timeout: the duration that the call is expected to
+// take on a working runtime, plus CallTimeout. After a timeout, call increments t.timeouts. If
 // the object does not exist, call returns no error.
 func (t *task) call(ctx context.Context, expected time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, expected+t.m.cfg.CallTimeout)

@@ -64,8 +64,8 @@ const (
 	// ReasonKilling is the reason of the event about a container in an unknown state that
 	// is stopped before it is removed.
 	ReasonKilling = "Killing"
-	// ReasonFailedPreStop is the reason of the event about a failed preStop hook of such
-	// a container.
+	// ReasonFailedPreStop is the reason of the event about a failed preStop hook of a
+	// container in an unknown state.
 	ReasonFailedPreStop = "FailedPreStopHook"
 )
 
@@ -89,9 +89,9 @@ type Config struct {
 	// ContainerLogs is the folder with links to the logs, such as [DefaultContainerLogs].
 	// Default: links are not removed.
 	ContainerLogs string
-	// Owned reports whether an object is owned by this agent; other objects are never removed.
-	// Owned must neither retain nor modify the labels. Default: all objects are owned, as in the
-	// kubelet. If a container or sandbox of a pod is not owned, the log folder of the pod is
+	// Owned reports whether an object is owned by this agent. An object that is not owned is never
+	// removed. Owned must neither retain nor modify the labels. Default: all objects are owned, as
+	// in the kubelet. If a container or sandbox of a pod is not owned, the log folder of the pod is
 	// kept, whatever Owned reports for the folder.
 	Owned func(Object) bool
 	// Snapshot replaces the lists of Runtime, for callers that already have a snapshot.
@@ -102,10 +102,10 @@ type Config struct {
 	// Workers is the maximum number of pods that are cleaned up at the same time. Default
 	// 4.
 	Workers int
-	// CallTimeout limits each call to the Remover, in real time even with a fake clock. When the
-	// number of timed-out calls of a pass reaches Workers, the pass starts no more removals.
-	// ContainerStatus calls are limited to CallTimeout or ten seconds, whichever is shorter.
-	// Default 2m.
+	// CallTimeout limits each call to the Remover, in real time even with a fake clock. For
+	// StopContainer, the grace period is added to CallTimeout. When the number of timed-out calls
+	// of a pass reaches Workers, the pass starts no more removals. ContainerStatus calls are
+	// limited to CallTimeout or ten seconds, whichever is shorter. Default 2m.
 	CallTimeout time.Duration
 	// PreStop runs the preStop hook of a container in an unknown state before the
 	// container is stopped, for at most the grace period of the container. Default: no
@@ -138,7 +138,7 @@ type Policy struct {
 }
 
 // Observer holds optional callbacks. Planned is called by one pass at a time; Removed and
-// Collected may be called concurrently. They must not block or start a pass.
+// Collected may be called concurrently. No callback may block or start a pass.
 type Observer struct {
 	// Planned is called when a pass has decided what to remove.
 	Planned func(Plan)

@@ -18,8 +18,8 @@ import (
 // ErrRunning is returned by [Manager.Run] while another Run is active.
 var ErrRunning = loop.ErrRunning
 
-// ErrNotReady is returned if nothing was removed because not every pod source has been
-// read: running pods may look deleted.
+// ErrNotReady is returned by [Manager.DeleteAllUnusedContainers] if nothing was removed because
+// not every pod source has been read: running pods may look deleted.
 var ErrNotReady = errors.New("not every pod source has been read")
 
 // retryAfter is the time after which Run retries failed requests for single pods, and a
@@ -42,7 +42,7 @@ type Manager struct {
 	step      chan struct{}
 	exitTimes map[string]time.Time // exit times of dead containers, if the policy needs them
 
-	mu       sync.Mutex // guards the fields below; never held while collaborators are called
+	mu       sync.Mutex // guards the fields below; never held during calls of the runtime or callbacks
 	eventAt  time.Time  // time of the last event about a failed pass, zero after a success
 	failures map[string]failure
 	requests map[types.UID]bool
@@ -72,10 +72,10 @@ func New(cfg Config) (*Manager, error) {
 }
 
 // Run collects at once and then once per Period, serves requests in between, and returns nil when
-// ctx is done. Failures are logged, recorded as an event and retried. A removal that hangs delays
-// neither the next pass nor requests. Until every pod source has been read, Run retries a full
-// pass after five seconds instead of Period. While another Run is active, it returns
-// [ErrRunning].
+// ctx is done. Failures are logged and retried. Failures of full passes are also recorded as an
+// event. A removal that hangs delays neither the next pass nor requests. Until every pod source has
+// been read, Run retries a full pass after five seconds instead of Period. While another Run is
+// active, it returns [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time // when the next full pass is due
 	var removing sync.WaitGroup

@@ -52,16 +52,16 @@ type Input struct {
 // The newest container is the one with the highest attempt, whatever the clocks showed;
 // creation times matter only for equal attempts.
 //
-// A sandbox is removed if it is not ready, none of its containers is kept, and one of these
-// conditions holds:
+// A sandbox that is not owned or belongs to no pod is kept. Any other sandbox is removed if it is
+// not ready, none of its containers is kept, and one of these conditions holds:
 //
 //   - Its pod was deleted or evicted.
 //   - Its pod has a newer sandbox.
 //   - Its pod has terminated and AllUnused is set.
 //
 // Logs are removed with their container or pod, and links with their log. Finally, an object
-// whose removal failed recently is kept until RetryAt. If the object is a container, its sandbox
-// and its pod's log folder are kept as well.
+// whose removal failed recently is kept until its time in RetryAt. If the object is a container,
+// its sandbox, its logs and its pod's log folder are kept as well.
 func PlanRemovals(in Input) Plan {
 	d := &decider{
 		Input: in, pods: map[types.UID]*pod{},
@@ -198,7 +198,7 @@ func (d *decider) candidates() (all []*candidate, units []*unit) {
 	return all, units
 }
 
-// mayRemove reports whether a container may be removed if it exceeds a limit. If not, it
+// mayRemove reports whether rules 3 to 5 of [PlanRemovals] apply to a container. If not, it
 // sets the reason.
 func (d *decider) mayRemove(c *candidate) bool {
 	p := c.unit.pod
@@ -253,8 +253,8 @@ func (d *decider) sort(u *unit) {
 	}
 }
 
-// keepNewest keeps the newest containers of the unit, at most the given number, and decides to
-// remove the others. If most is negative, it keeps all containers.
+// keepNewest keeps the newest dead containers of the unit, up to the given number, and decides to
+// remove the remaining dead containers. If the number is negative, it keeps all containers.
 func (u *unit) keepNewest(most int, why Reason) {
 	if most < 0 || len(u.dead) <= most {
 		return

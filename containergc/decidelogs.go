@@ -44,9 +44,9 @@ func (d *decider) decideFolders() {
 }
 
 // decideLogs decides on the logs of the containers of a pod that still exists. Logs of attempts
-// that are newer than the snapshot are kept. If the snapshot has no container with the container
-// name of a log, the log is kept until the pod has terminated: since the snapshot, the pod may
-// have started containers with this name.
+// that are newer than the newest attempt in the snapshot are kept. If the snapshot has no container
+// with the container name of a log, the log is kept until the pod has terminated: since the
+// snapshot, the pod may have started containers with this name.
 func (d *decider) decideLogs(f *LogFolder) {
 	p := d.pod(f.UID)
 	attempts := slices.Clone(f.Attempts) // by name, the newest first

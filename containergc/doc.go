@@ -2,8 +2,8 @@
 //
 // # What it does
 //
-// Every minute, a [Manager] lists the containers and sandboxes in the container runtime
-// and the log folders, decides what to remove, and removes these objects.
+// Every minute, a [Manager] lists the log folders, and the containers and sandboxes in the
+// container runtime. It decides which of these objects to remove, and removes them.
 // [Manager.Collect] runs one pass, [Manager.Run] runs passes until its context is done,
 // and [Manager.DeleteAllUnusedContainers] runs a pass for an eviction manager that needs
 // disk space. [Manager.Plan] removes nothing and returns what would be removed and kept,
@@ -27,7 +27,7 @@
 // objects of this agent:
 //
 //	Owned: func(o containergc.Object) bool {
-//		if o.Labels == nil { // logs have none
+//		if o.Labels == nil { // logs have no labels
 //			return ourPods.Has(o.PodUID)
 //		}
 //		return o.Labels["example.com/agent"] == "mine"
@@ -77,9 +77,9 @@
 //     returns ErrNotReady.
 //   - Ours uses one snapshot for the whole pass, and does nothing without it; the
 //     kubelet lists again for each step, and continues after a list that failed.
-//   - The kubelet removes a container or a sandbox without a pod as if its pod did not
-//     exist any more; here such a container belongs to the pod of its sandbox, and
-//     objects without a pod are kept.
+//   - The kubelet removes a container or a sandbox without a pod UID as if its pod did
+//     not exist any more; here a container without a pod UID belongs to the pod of its
+//     sandbox, and objects that belong to no pod are kept.
 //   - The kubelet treats a created container as dead; ours keeps the container while
 //     its pod may still start it.
 //   - Here a container or a sandbox in a state that this version does not know counts
@@ -110,8 +110,9 @@
 //     the folder as empty.
 //   - If the folder of pod logs cannot be read, the kubelet keeps dead links; ours
 //     removes them.
-//   - If the folder of links cannot be read, our pass fails; the kubelet treats it as
-//     empty, and removes no container.
+//   - If the folder of links cannot be read, ours still removes containers, sandboxes
+//     and logs, and the pass returns an error; the kubelet removes no container, because
+//     it cannot remove the container's link first.
 //   - Ours uses the snapshot to find out whether the container of a dead link may write again;
 //     the kubelet requests the container's status, and if this request fails, it removes the link
 //     even if the container is running.

@@ -14,10 +14,10 @@ import (
 // never later than the time of the first pass that listed the container as dead. Otherwise a
 // container could stay young for a very long time after the clock is set back.
 //
-// A container whose exit time is unknown counts as exited now. Its status is requested
-// again: in the next pass if the runtime returned an error, and after a back-off if the
-// request timed out. After a timeout no more statuses are requested in this pass, because
-// thousands of timeouts would take hours.
+// A container whose exit time is unknown counts as exited now. If the request for its status
+// fails, the request is repeated: in the next pass if the runtime returned an error, and after
+// a back-off if the request timed out. After a timeout no more statuses are requested in this
+// pass, because thousands of timeouts would take hours.
 func (m *Manager) setExitTimes(ctx context.Context, in Input) error {
 	if in.Policy.MinAge == 0 && limit(in.Policy.MaxContainers, -1) < 0 {
 		return nil

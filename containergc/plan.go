@@ -23,7 +23,7 @@ const (
 	KindLogs Kind = "logs"
 	// KindLogFolder is the folder with all logs of one pod.
 	KindLogFolder Kind = "log folder"
-	// KindLogLink is a link to a log that does not exist any more.
+	// KindLogLink is a link to a log that does not exist any more or that the plan removes.
 	KindLogLink Kind = "log link"
 )
 

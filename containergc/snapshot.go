@@ -76,7 +76,7 @@ func ContainerFromList(c *runtimeapi.Container) Container {
 	return made
 }
 
-// ContainerFromStatus converts a container status, for example from a podcache. The caller
+// ContainerFromStatus converts a container status, for example from package podcache. The caller
 // supplies the sandbox's ID, because CRI statuses do not contain it.
 func ContainerFromStatus(s *runtimeapi.ContainerStatus, sandboxID string) Container {
 	made := containerOf(s.GetLabels(), s.GetAnnotations(), s.GetMetadata())
@@ -113,7 +113,7 @@ func SandboxFromList(s *runtimeapi.PodSandbox) Sandbox {
 	return sandboxOf(s.GetId(), s.GetMetadata(), s.GetState(), s.GetCreatedAt(), s.GetLabels())
 }
 
-// SandboxFromStatus converts a sandbox status, for example from a podcache.
+// SandboxFromStatus converts a sandbox status, for example from package podcache.
 func SandboxFromStatus(s *runtimeapi.PodSandboxStatus) Sandbox {
 	return sandboxOf(s.GetId(), s.GetMetadata(), s.GetState(), s.GetCreatedAt(), s.GetLabels())
 }

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cleanupTimeout is how long the disk space of a terminated pod counts as being freed.
+// cleanupTimeout is the maximum time for which the disk space of a terminated pod counts as
+// being freed.
 const cleanupTimeout = 30 * time.Second
 
 // kill is an eviction that is in progress, or whose pod has terminated and may still have

@@ -11,8 +11,9 @@ import (
 // adopt adds the evictions that an earlier Manager started before the agent was restarted: the
 // evictions of active pods whose status shows that they were evicted. An adopted eviction gets
 // the deadline of a soft eviction. Until this deadline, the Manager expects the adopted pods to
-// free what they use, and evicts no other pods in their place. The Manager calls Killer for these
-// pods only to shorten their grace period, and does not send their events again.
+// free what they use, and evicts no other pods in their place. The Manager calls Killer for the
+// adopted pods only to shorten their grace period. It does not send the events about their
+// evictions again.
 func (m *Manager) adopt(pods []*corev1.Pod, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

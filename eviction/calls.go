@@ -2,7 +2,8 @@ package eviction
 
 import "sync"
 
-// calls counts the running calls of collaborators. Each call runs on its own goroutine.
+// calls counts the running calls of the Killer, the ContainerGC and the ImageGC. Each call runs
+// on its own goroutine.
 // Unlike with a sync.WaitGroup, a call may start while another goroutine is waiting.
 type calls struct {
 	mu    sync.Mutex

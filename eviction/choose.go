@@ -12,9 +12,9 @@ import (
 const whyNoVictim = "no pod can be evicted"
 
 // choose decides what to do about each due threshold, the most urgent first. It plans
-// reclaims for each due threshold, but chooses pods for only one, because these pods may
-// also free enough for the others. If pods are evicted for limits, it plans nothing
-// else, because these pods may free enough.
+// reclaims for each due threshold, but chooses victims for only one threshold, because
+// these victims may also free enough for the other thresholds. If pods are evicted for
+// limits, choose plans nothing, because these evictions may free enough for all thresholds.
 func (e *evaluation) choose() {
 	due, limits := e.due(), e.evictsForLimits()
 	for i := range due {
@@ -123,8 +123,9 @@ func (e *evaluation) expectedFree(r *Report) (sum int64, unknown bool) {
 
 // reclaim plans the next action of the node-level reclaim for r. It returns why evictions
 // must wait for the reclaim, or an empty string if they need not wait. After each action,
-// a new observation is required. After each round of actions, evictions may follow,
-// however long the round and the measurements took.
+// the threshold waits for a new observation: see due. After each round of actions, an
+// evaluation may evict pods before a new round starts, even if the round and the
+// measurements took longer than ReclaimInterval.
 func (e *evaluation) reclaim(r *Report) (wait string) {
 	actions := e.actions(r.Threshold.Signal)
 	var ended time.Time

@@ -122,8 +122,8 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They must not block or call [Manager.Evaluate] or
-// [Manager.Wait].
+// Observer holds optional callbacks. They must not block or call [Manager.Evaluate],
+// [Manager.Run] or [Manager.Wait].
 type Observer struct {
 	// Evaluated is called after every evaluation, before its actions start. err joins the
 	// errors of failed measurements.

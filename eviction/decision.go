@@ -44,9 +44,9 @@ type Report struct {
 	Quantity int64 `json:"quantity,omitzero"`
 	Target   int64 `json:"target,omitzero"`
 	// Since is the time since which the threshold is met. An unknown signal does not end
-	// this period. For a soft threshold, a break of less than 10 s, in which the threshold
-	// is not met, moves Since forward by twice the duration of the break. The break ends the
-	// period only if Since would then be in the future.
+	// this period. For a soft threshold that is not due yet, a break of less than 10 s, in
+	// which the threshold is not met, moves Since forward by twice the duration of the break.
+	// The break ends the period only if Since would then be in the future.
 	Since time.Time `json:"since,omitzero"`
 	// Due reports whether the grace period is over, and Old whether the observation is no
 	// newer than the observation of the previous evaluation.
@@ -106,11 +106,12 @@ type Decision struct {
 	Threshold *Report `json:"-"`
 	// Reclaim are the node-level reclaims to run, in order.
 	Reclaim []ReclaimPlan `json:"reclaim,omitempty"`
-	// Limits are the pods that use more local storage than their limits allow. All of
-	// them are evicted.
+	// Limits are the pods that use more local storage than their limits allow, without pods
+	// that must not be evicted. All pods in Limits are evicted.
 	Limits []Breach `json:"limits,omitempty"`
-	// Candidates are all pods in the order in which they would be evicted. Victims are the
-	// candidates that are evicted now.
+	// Candidates are all pods in the order in which they would be evicted. The field is
+	// empty if the decision did not need this order. Victims are the candidates that are
+	// evicted now.
 	Candidates []Candidate `json:"candidates,omitempty"`
 	Victims    []Victim    `json:"victims,omitempty"`
 	// Escalate are the UIDs of pods with an eviction in progress whose grace period is
@@ -122,7 +123,7 @@ type Decision struct {
 	// Next is the state for the next evaluation.
 	Next State `json:"-"`
 
-	urgent *Report // most urgent threshold that is due, even if no action is possible
+	urgent *Report // report on the most urgent due threshold, even if no action is possible; nil while pods are evicted for limits
 }
 
 // IsNoop reports whether there is nothing to do.

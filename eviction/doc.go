@@ -66,8 +66,8 @@
 // New starts nothing. Steps run one at a time. Each kill, each reclaim and the Waker runs
 // on its own goroutine, with the context that the caller passed to the step or to Run. Run
 // waits for all these goroutines, and [Manager.Wait] for kills and reclaims. Wait may be
-// called concurrently with a step. Observer callbacks are called without the state lock,
-// mostly by the step. They may call any method except Evaluate and Wait.
+// called concurrently with a step. Most Observer callbacks are called by the step. They may
+// call any method except Evaluate, Run and Wait.
 //
 // # Differences from the kubelet
 //

@@ -17,8 +17,8 @@ type State struct {
 	EvaluatedAt time.Time
 	// Layout is the last known layout of the node's filesystems.
 	Layout Layout
-	// ThresholdsMet are the thresholds that were due at the last evaluation. A due
-	// threshold stays due until its minimum reclaim is available as well.
+	// ThresholdsMet are the thresholds that were due when their signal was last measured. A
+	// due threshold stays due until its minimum reclaim is available as well.
 	ThresholdsMet []Threshold
 	// ThresholdsFirstObservedAt has, for each threshold that is met, the time since which
 	// it is met. Short breaks do not end this period: see [Report].Since.

@@ -63,7 +63,7 @@ func hasLimits(pod *corev1.Pod) bool {
 	return false
 }
 
-// breaches returns the pods that exceed a limit, in the order of obs.Pods.
+// breaches returns the pods that exceed a limit and may be evicted, in the order of obs.Pods.
 func breaches(s State, obs Observations, p Policy, now time.Time) (all []Breach) {
 	for _, pod := range obs.Pods {
 		if pod == nil || obs.PodStats[pod.UID] == nil {

@@ -284,8 +284,8 @@ func (p *parser) minReclaims() map[Signal]Value {
 	return all
 }
 
-// checkUnusedSettings reports grace periods and minimum reclaims of signals that have no
-// threshold.
+// checkUnusedSettings reports grace periods of signals that have no soft threshold, and minimum
+// reclaims of signals that have no threshold.
 func (p *parser) checkUnusedSettings(hard, soft parsed) {
 	p.entriesThatExist(p.EvictionSoftGracePeriod, func(s Signal) {
 		if _, ok := p.EvictionSoft[string(s)]; !ok {
@@ -324,8 +324,9 @@ func (p *parser) checkSoftBelowHard(hard, soft parsed) {
 	}
 }
 
-// checkUnreachable reports minimum reclaims that, added to their threshold, are the whole
-// capacity or more. If such a threshold were met, evictions would never stop.
+// checkUnreachable reports minimum reclaims that, added to their threshold, are 100% or more. If
+// such a threshold were met, evictions would never stop. checkUnreachable compares only
+// percentages, because the capacity is unknown.
 func (p *parser) checkUnreachable(all parsed, reclaim map[Signal]Value) {
 	for _, t := range all.inOrder() {
 		if r := reclaim[t.Signal]; t.Value.Fraction > 0 && r.Fraction > 0 && r.Fraction <= 1 && t.Value.Fraction+r.Fraction >= 1 {

@@ -35,8 +35,9 @@ type Policy struct {
 	// count.
 	MaxObservationAge time.Duration
 	// MaxParallelEvictions is how many evicted pods may be terminating at the same time.
-	// For a hard threshold, pods that have the grace period of a soft threshold do not
-	// count. Default 5; in the kubelet it is 1.
+	// Pods that have not terminated by the deadline of their eviction do not count. For a
+	// hard threshold, pods that have the grace period of a soft threshold do not count
+	// either. Default 5; in the kubelet it is 1.
 	MaxParallelEvictions int
 	// ReclaimInterval is the minimum time between the end of one round of node-level
 	// reclaims of a disk and the start of the next round. ReclaimTimeout is how long
@@ -61,7 +62,7 @@ type Policy struct {
 	IgnoreLocalStorageLimits bool
 	// IgnorePartialPodLimits disables the check of the usage of a whole pod if one of its
 	// containers has no limit. The kubelet, and this package by default, compares the
-	// usage of all containers with the sum of the limits that are set.
+	// usage of the whole pod with the sum of the limits that are set.
 	IgnorePartialPodLimits bool
 }
 
@@ -130,7 +131,7 @@ func (p Policy) withDefaults() Policy {
 const (
 	immediateGrace = 1       // for hard thresholds and limits
 	defaultGrace   = 30      // for a pod without a grace period
-	longestGrace   = 1 << 31 // a longer one would overflow a time.Duration
+	longestGrace   = 1 << 31 // so that no deadline overflows a time.Duration
 )
 
 // grace returns the grace period of the pod's eviction in seconds. The pod workers never

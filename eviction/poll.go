@@ -12,9 +12,9 @@ const (
 )
 
 // maxShrinkRate returns the assumed maximum rate at which the available amount shrinks,
-// per second: about what the processes of one machine can consume. The Waker cannot warn
-// of a fast consumer: as long as memory is free, the kernel reports no pressure, however
-// near a threshold is.
+// per second: about what the processes of one machine can consume. Polling must be fast
+// enough for this rate, because the Waker cannot warn of a fast consumer: as long as memory
+// is free, the kernel reports no pressure, however near a threshold is.
 func (s Signal) maxShrinkRate() float64 {
 	switch {
 	case s.condition() == "MemoryPressure":

@@ -190,8 +190,8 @@ func answerStatus[M proto.Message](n *Node, response M) M {
 		proto.Reset(response)
 		return response
 	}
-	// Keep the status itself, which is the only field of the response, and clear its
-	// contents.
+	// Strip the status but keep it in the response. The response has no other field that is
+	// set.
 	response.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if field.Message() != nil && !field.IsMap() && !field.IsList() {
 			strip(v.Message())

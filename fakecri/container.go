@@ -32,7 +32,7 @@ type container struct {
 	termSent bool  // SIGTERM was sent; the node sends it only once
 }
 
-// life is the part of a container's state that changes. Events contain copies of it.
+// life is the part of a container's status that changes. Events contain copies of it.
 type life struct {
 	state                 runtimeapi.ContainerState
 	startedAt, finishedAt int64
@@ -115,9 +115,9 @@ func checkUser(user *runtimeapi.Int64Value, username string, group *runtimeapi.I
 	return nil
 }
 
-// StartContainer starts a container in the state CREATED, in a sandbox that is ready. If its
-// program cannot be started, the call fails. The container then has the state EXITED, the exit code
-// 128 and the reason StartError.
+// StartContainer starts a container in the state CREATED, in a sandbox that is ready. A container
+// in the state CREATED whose start fails, for example because its program cannot be started, then
+// has the state EXITED, the exit code 128 and the reason StartError.
 func (n *Node) StartContainer(ctx context.Context, containerID string) error {
 	if err := n.enter(ctx, "StartContainer", containerID, ""); err != nil {
 		return err
@@ -162,7 +162,8 @@ func (n *Node) launch(ctx context.Context, c *container) error {
 	return nil
 }
 
-// endAt schedules the exit of a running container, unless an earlier exit is scheduled.
+// endAt schedules the exit of a running container. It does nothing if an exit is scheduled already
+// for that time or an earlier time.
 func (n *Node) endAt(c *container, at time.Time, e ending) {
 	if c.end != nil && !at.Before(c.end.at) {
 		return

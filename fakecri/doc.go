@@ -74,9 +74,9 @@
 //     reader.
 //   - CheckpointContainer returns Unimplemented, and so do Exec, Attach and PortForward
 //     without a [Streamer]. Verbose statuses contain no additional information.
-//   - No process runs: mounts, commands, environment, resources and security settings are
-//     stored and returned only. Only two of them have an effect: the memory limit, and a
-//     command for which a program is configured. Each write to a log opens the file again.
+//   - No process runs. The node stores mounts, commands, environment, resources and security
+//     settings, but only two of these settings change what a container does: the memory limit,
+//     and a command for which a program is configured. Each write to a log opens the file again.
 //   - Stats are computed from the programs. CPU limits have no effect. Usage, working set
 //     and RSS are the same number. Network traffic is zero, pressure is not reported, and
 //     only a few metrics exist.

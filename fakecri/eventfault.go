@@ -7,8 +7,8 @@ import (
 )
 
 // EventFault describes a fault of the stream of container events (GetContainerEvents). Exactly
-// one of Lose, Duplicate, Swap, Cut, Bare and Delay is required. The node applies the fault once,
-// when an event occurs, so that all subscribers get the same events.
+// one of Lose, Duplicate, Swap, Cut, Bare and Delay is required. The node applies the fault when
+// an event occurs, not when it delivers the event, so that all subscribers get the same events.
 type EventFault struct {
 	// Object limits the fault to events about one container or sandbox. It is the ID of the
 	// container or sandbox, or a name as in [Call].Object: "namespace/pod" or

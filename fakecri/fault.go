@@ -151,10 +151,10 @@ func (f Fault) validate(method string) error {
 	return errors.Join(errs...)
 }
 
-// ClearFaults removes the faults of a method, or all faults for the empty method. The method
-// GetContainerEvents also removes the faults of [Node.FailEvents]. If a removed fault has blocked a
-// call, the call continues. If a removed EventFault with Swap has held back an event, the node
-// sends the event.
+// ClearFaults removes the faults of a method, or all faults for the empty method. For the method
+// GetContainerEvents, it also removes the faults of [Node.FailEvents]. If a removed fault has
+// blocked a call, the call continues. If a removed EventFault with Swap has held back an event, the
+// node sends the event.
 func (n *Node) ClearFaults(method string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

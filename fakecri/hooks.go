@@ -8,9 +8,9 @@ import (
 )
 
 // Kill ends a running container with an exit code, as if another process had killed it. The exit
-// code of SIGKILL is 137. Like all hooks, Kill identifies an object by its id, or by its name as in
-// Call.Object. If several objects have the name, Kill uses the newest object. It returns an error
-// if the object does not exist or does not run.
+// code of SIGKILL is 137. Kill finds the container by its id, or by its name as in Call.Object.
+// If several containers have the name, Kill uses the newest. It returns an error if the container
+// does not exist or does not run. All methods with a parameter ref find their object in this way.
 func (n *Node) Kill(ref string, exitCode int32) error {
 	return n.onRunning(ref, func(c *container) { n.exit(c, exitCode) })
 }

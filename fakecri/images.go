@@ -110,7 +110,7 @@ func (s *imageStore) add(img Image, ref imageref.Ref) *image {
 	return in
 }
 
-// untag removes a tag from the image that has it.
+// untag removes a tag from the tags of the image that has it. The caller changes refs.
 func (s *imageStore) untag(tag string) {
 	if other, ok := s.refs[tag]; ok {
 		other.tags = slices.DeleteFunc(other.tags, func(t string) bool { return t == tag })

@@ -39,7 +39,7 @@ func metrics() []metric {
 	}
 }
 
-// metricLabels are the labels of all metrics; their values are in this order.
+// metricLabels are the label names of all metrics, in the order of the label values.
 func metricLabels() []string { return []string{"id", "name", "image", "namespace", "pod", "container"} }
 
 // ListMetricDescriptors returns the descriptors of the metrics of

@@ -40,7 +40,7 @@ func (n *Network) Listen(network, address string) (net.Listener, error) {
 // Dial connects to the listener on the address. If the address has no listener, Dial
 // connects to the listener on 127.0.0.1 with the same port, where programs of pods on the
 // host's network listen. If that address has no listener either, the connection is refused.
-// Dial never uses another network.
+// Dial never connects to a listener outside the Network.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	n.mu.Lock()
 	l := n.open[address]

@@ -32,7 +32,7 @@ type Node struct {
 	changed     chan struct{} // closed at the next change; nil if no call waits
 	epoch       uint64        // number of times that the runtime went down
 	upAt        time.Time     // the runtime is down until then
-	seq         uint64        // objects created so far
+	seq         uint64        // the last sequence number that newID returned
 	lastNow     int64         // the time at the last call of stamp
 	lastStamp   int64         // the result of the last call of stamp
 	sandboxes   store[*sandbox]
@@ -45,7 +45,7 @@ type Node struct {
 	otherInodes uint64 // inodes on the disk, set by FillDisk
 	events      eventQueue
 	faults      []*fault
-	answer      *fault // the fault of the call with the lock, if the fault changes the response
+	answer      *fault // the fault of the call that holds the lock, if the fault changes the response
 	calls       []Call
 	conns       map[*conn]struct{}
 }

@@ -61,9 +61,9 @@ type Program struct {
 	// LogInterval, if not zero, is the interval after which the program writes the lines
 	// again.
 	LogInterval time.Duration
-	// Exec has the results of ExecSync. A key is a command with its words joined by single
-	// spaces. A command that is not in the map fails as if the image did not contain it.
-	// With a nil map every command exits at once with exit code 0.
+	// Exec has the results of ExecSync and [Node.ExecStream]. A key is a command with its
+	// words joined by single spaces. A command that is not in the map fails as if the image
+	// did not contain it. With a nil map every command exits at once with exit code 0.
 	Exec map[string]Exec
 }
 
@@ -76,10 +76,10 @@ type Exec struct {
 	Stdout, Stderr string
 	// Health makes the exit code 1 while the program is not healthy.
 	Health bool
-	// Echo makes the command of an [Node.ExecStream] copy its standard input to its standard output
-	// after it has written Stdout and Stderr, and end when the input ends, like cat. It also writes
-	// a line with the rows and the columns of each new size of the client's terminal, like stty
-	// size.
+	// Echo makes a command of [Node.ExecStream] copy its standard input to its standard output, like
+	// cat, after it has written Stdout and Stderr. The command ends when the input ends. It also
+	// writes a line with the rows and the columns of each new size of the client's terminal, like
+	// stty size.
 	Echo bool
 }
 

@@ -167,8 +167,8 @@ func (n *Node) listPodSandbox(ctx context.Context, method string, filter *runtim
 	return n.answerSandboxes(filter, n.selectSandboxes(filter)), nil
 }
 
-// UpdatePodSandboxResources only checks that the sandbox exists. containerd returns the new
-// resources only in verbose statuses.
+// UpdatePodSandboxResources only checks that the sandbox exists. It does not store the new
+// resources, because containerd returns them only in verbose statuses.
 func (n *Node) UpdatePodSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	id := request.GetPodSandboxId()
 	if err := n.enter(ctx, "UpdatePodSandboxResources", id, ""); err != nil {

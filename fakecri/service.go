@@ -204,7 +204,7 @@ func (n *Node) serveHTTP(c *container, p Port, lis net.Listener) {
 	conns.Wait()
 }
 
-// dropConn closes the connection of a request without a response.
+// dropConn closes the connection of a request and sends no response.
 func dropConn(w http.ResponseWriter) {
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = conn.Close()

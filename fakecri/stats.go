@@ -17,7 +17,7 @@ const pauseMemoryBytes = 512 << 10
 // of containers.
 const filesystem = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs"
 
-// usage is the resource usage of a container at a time.
+// usage is the resource usage of a container or a sandbox at one point in time.
 type usage struct {
 	cpuNanoseconds, cpuNanoCores uint64
 	memoryBytes, diskBytes       uint64
@@ -138,8 +138,8 @@ func (n *Node) listPodSandboxStats(ctx context.Context, method string, filter *r
 	return out, nil
 }
 
-// podStats returns the sum of the usage of a sandbox without its containers and the usage
-// of its running containers. Network traffic is zero.
+// podStats returns the stats of a sandbox: the usage of its running containers, plus the
+// memory and the process of a pause container. Network traffic is zero.
 func (n *Node) podStats(s *sandbox) *runtimeapi.PodSandboxStats {
 	at := n.wall().UnixNano()
 	sum := usage{memoryBytes: pauseMemoryBytes}

@@ -40,9 +40,9 @@ func (s *store[T]) remove(o T) {
 	}
 }
 
-// only(id) returns a list with the object that has this id. The list is empty if the id is
-// unknown. If the argument is empty, the list contains all objects. The caller must not
-// modify the list.
+// only returns a list with the object that has this id. The list is empty if the id is
+// unknown. For an empty id, the list contains all objects. The caller must not modify the
+// list.
 func (s *store[T]) only(id string) []T {
 	if id == "" {
 		return s.order
@@ -67,8 +67,8 @@ func (s *store[T]) newest(ref string) T {
 	return nil
 }
 
-// items converts those objects of a list that the first function accepts. If this function
-// is nil, items converts all objects, and allocates the result only once.
+// items converts the objects of a list for which wanted returns true. If wanted is nil,
+// items converts all objects, and allocates the result only once.
 func items[T, M any](list []T, wanted func(T) bool, convert func(T) M) []M {
 	var out []M
 	if wanted == nil {

@@ -117,8 +117,8 @@ type TerminalSize struct{ Columns, Rows uint16 }
 // ExecStream runs a command like ExecSync, without a timeout, and writes the output when
 // the command ends. If the exit code is not zero, the error is a [utilexec.CodeExitError].
 // Only a command with [Exec].Echo reads from the client. When ExecStream returns, a read of
-// Stdin or a write to Stdout may still be in progress. It ends when the caller closes the
-// connection of the client.
+// Stdin or a write to Stdout may still be in progress. This read or write ends when the
+// caller closes the connection of the client.
 func (n *Node) ExecStream(ctx context.Context, containerID string, cmd []string, client Stdio) error {
 	answer, err := n.runExec(ctx, containerID, cmd, 0)
 	if err != nil {
@@ -250,8 +250,8 @@ func (n *Node) PortForwardStream(ctx context.Context, podSandboxID string, port 
 }
 
 // pipe copies in both directions until the pod closes its connection or ctx ends. Then it
-// closes both connections. If only the client closes its connection, the pod is notified
-// and may still respond.
+// closes both connections. If the client sends no more data, pipe closes the pod's
+// connection for writing, if the connection supports this. The pod may still respond.
 func pipe(ctx context.Context, pod net.Conn, client io.ReadWriteCloser) error {
 	var copies sync.WaitGroup
 	answered := make(chan struct{})

@@ -31,8 +31,8 @@ func wantsSandbox(f *runtimeapi.PodSandboxFilter, id string, state runtimeapi.Po
 }
 
 // selectContainers returns the containers that match a filter. If the filter has the id of
-// a container or of a pod, selectContainers checks only this container or the containers of
-// this pod.
+// a container or of a sandbox, selectContainers checks only this container or the
+// containers of this sandbox.
 func (n *Node) selectContainers(filter *runtimeapi.ContainerFilter) []*runtimeapi.Container {
 	candidates := n.containers.only(filter.GetId())
 	if s, ok := n.sandboxes.byID[filter.GetPodSandboxId()]; ok && filter.GetId() == "" {
@@ -120,8 +120,9 @@ func (c *container) item() *runtimeapi.Container {
 	}
 }
 
-// status returns the status of c. The argument l is the current or an earlier state of c.
-// While the image of c is in the store, the status has the image's first tag and digest.
+// status returns the status of c in the state l, which is the current or an earlier state
+// of c. While the image of c is in the store, the status has the image's first tag and
+// digest.
 func (n *Node) status(c *container, l life) *runtimeapi.ContainerStatus {
 	spec, ref := proto.CloneOf(c.config.GetImage()), c.imageID
 	if img, ok := n.images.find(c.imageID); ok {

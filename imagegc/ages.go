@@ -51,8 +51,8 @@ func (m *Manager) load(ctx context.Context, now time.Time) {
 	}
 }
 
-// rebaseTime converts t, which was read from the stored ages. The argument saved is when these
-// ages were stored. The result is as long before the current time as t is before that time.
+// rebaseTime converts t, a time in the stored ages. The result is as long before now as t was
+// before the ages were stored.
 func rebaseTime(now, t, saved time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -90,7 +90,7 @@ func (m *Manager) saveFinal(ctx context.Context) {
 		return
 	}
 	defer m.unlock()
-	if m.loaded { // otherwise the ages in the store are newer
+	if m.loaded { // otherwise m has not read the stored ages, and would overwrite them
 		m.changed = true
 		m.save(ctx, m.cfg.Clock.Now())
 	}

@@ -60,9 +60,9 @@ type Config struct {
 	// State stores the ages of images across restarts. If nil, all images are new after a
 	// restart. Optional.
 	State Store
-	// AfterGC is called at the end of each pass that tried to delete images. The argument
-	// remaining contains the sorted ids of all images that are left. The argument began is when
-	// the pass started. AfterGC must not start a pass. Optional.
+	// AfterGC is called at the end of each pass that tried to delete images, with the sorted ids
+	// of all images that are left, and the time when the pass started. AfterGC must not start a
+	// pass. Optional.
 	AfterGC func(ctx context.Context, remaining []string, began time.Time)
 	// Period is the time between two collections of [Manager.Run]. Default 5m.
 	Period time.Duration

@@ -9,13 +9,14 @@
 // used images until the usage is at the low threshold. [Manager.Free] and
 // [Manager.DeleteUnusedImages] delete images for other goals, and [Manager.Run] collects
 // periodically. The pure function [PlanDeletions] decides which images are deleted.
-// [Manager.Plan] returns its decisions as a table or JSON, and deletes nothing. The
-// baseline is the image manager of kubelet 1.36.
+// [Manager.Plan] returns these decisions, which can be printed as a table or as JSON, and
+// deletes nothing. The baseline is the image manager of kubelet 1.36.
 //
 // An image is protected in these cases:
 //
 //   - A container uses the image, running or not.
 //   - The image is pinned in the runtime.
+//   - The image is a pause image.
 //   - A caller that is about to use the image has acquired a lease with [Manager.Acquire].
 //   - The user keeps the image with [Config].Preference.
 //   - The image was first seen or last used a short time ago.
@@ -71,7 +72,8 @@
 // to eight other goroutines. The pass waits for these goroutines, so calls of the runtime must
 // end when their contexts are done. Images are deleted one at a time. The pass calls the Observer
 // and AfterGC, which must not start a pass. Acquire, its release function, Images and Trigger may
-// be called at any time; Acquire may wait for a deletion.
+// be called at any time. Because Acquire may wait for a deletion, an Observer must not call
+// Acquire.
 //
 // # Differences from the kubelet
 //
@@ -111,8 +113,8 @@
 //   - A failed deletion is an error of the kubelet's pass; here it is not an error if the
 //     pass has freed enough space by other deletions.
 //   - The kubelet adds up the sizes of deleted images to decide when to stop; ours
-//     measures the filesystem after each deletion, and reports each measurement without a
-//     capacity.
+//     measures the filesystem after each deletion, and reports each measurement whose
+//     capacity is 0.
 //   - If usage is at the high threshold only because of rounding, and enough space for the
 //     low threshold is available, ours deletes nothing; the kubelet deletes one image.
 //   - The kubelet's percentages overflow on filesystems of more than 80 PiB; our
@@ -130,14 +132,15 @@
 //     MinAge; the kubelet has no such setting (kubernetes#132372).
 //   - The kubelet has no leases, no preferences and no dry run (kubernetes#123631,
 //     kubernetes#68549).
-//   - Every minute, ours lists images and containers to find the images in use, and Images
-//     returns the listed images. The kubelet does so every five minutes, and lists images
-//     every half minute for its status.
+//   - Every minute, ours lists images and containers to find the images in use.
+//     [Manager.Images] returns the images of this list for the node's status. The kubelet
+//     lists images and containers every five minutes, and lists images every half minute
+//     for its status.
 //   - Ours orders images with equal times by size, the largest first, and then by name;
 //     the kubelet's order of such images is arbitrary.
 //
 // # Testing your code with it
 //
-// Call the steps instead of Run, with package fakecri as the runtime, its DiskUsage as
-// the filesystem, and a fake clock, as in the example. Test decisions alone with PlanDeletions.
+// Call Detect and Collect instead of Run, with package fakecri as the runtime, its DiskUsage
+// as the filesystem, and a fake clock, as in the example. Test decisions alone with PlanDeletions.
 package imagegc

@@ -55,9 +55,9 @@ type ImageFsInfo interface {
 }
 
 // RuntimeFS measures the filesystem at the mount point that the runtime reports for its
-// images. The report has no capacity, and the device in the report may be unknown outside
-// the runtime (kubernetes#113066). RuntimeFS calls the runtime for each measurement,
-// because the configuration of the runtime may have changed.
+// images. It uses only the mount point, because the report has no capacity, and the device
+// in the report may be unknown outside the runtime (kubernetes#113066). RuntimeFS calls the
+// runtime for each measurement, because the configuration of the runtime may have changed.
 type RuntimeFS struct {
 	Runtime ImageFsInfo
 }

@@ -94,8 +94,8 @@ func (i Image) unusedSince() time.Time {
 	return i.FirstDetected
 }
 
-// compareNames orders images by name, as the last key of an order, so that the result is
-// deterministic.
+// compareNames orders images by name, id and runtime handler. It is the last sort key, so
+// that the order is deterministic.
 func compareNames(a, b Image) int {
 	return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.ID, b.ID), strings.Compare(a.RuntimeHandler, b.RuntimeHandler))
 }

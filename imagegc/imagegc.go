@@ -43,8 +43,8 @@ type Manager struct {
 	lastFailed     bool                 // the last collection of Run failed
 	eventAllowedAt map[string]time.Time // when an event may be repeated, by reason and subject
 
-	// mu guards the fields below and is never held while collaborators are called. Only passes
-	// change the field images, so a pass reads it without mu.
+	// mu guards the fields below. It is never held while the runtime, the Store or a callback
+	// is called. Only passes change the field images, so a pass reads it without mu.
 	mu       sync.Mutex
 	images   []*runtimeapi.Image // as last listed, not modified
 	leases   []*lease

@@ -43,8 +43,7 @@ func overlap(a, b []string) bool {
 //
 // If the image is being deleted, Acquire waits until the deletion has ended, for at most
 // two minutes. An image that exists after Acquire has returned is therefore not deleted
-// during the lease. An Observer must not call Acquire, which may wait for the pass that
-// has called the Observer.
+// during the lease. An Observer must not call Acquire, because an Observer must not block.
 func (m *Manager) Acquire(ref, owner string, ttl time.Duration) (release func()) {
 	if ttl <= 0 {
 		ttl = defaultLeaseTTL

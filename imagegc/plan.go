@@ -15,8 +15,8 @@ import (
 type Plan struct {
 	// At is when the plan was made.
 	At time.Time `json:"at"`
-	// Usage is the usage of the filesystem. Zero means that there is no Config.FS, so
-	// that images are never deleted for space.
+	// Usage is the usage of the filesystem. Zero means that the filesystem was not
+	// measured, so that the plan deletes no images for space.
 	Usage Usage `json:"usage"`
 	// UsedPercent is the usage in percent, rounded up. If UsedPercent is HighThresholdPercent or
 	// more, a collection frees space until the usage is LowThresholdPercent.

@@ -90,9 +90,9 @@ func (m *Manager) deleteAged(ctx context.Context, p *pass) error {
 	return m.reclaim(ctx, p, deletions(decisions), unlimited)
 }
 
-// free deletes images until at least want more bytes are available than at the last
-// measurement. The error is a [*SpaceError] if all unprotected images were deleted and
-// that was not enough.
+// free deletes images until the number of available bytes has risen by the given number
+// since the last measurement. The error is a [*SpaceError] if all unprotected images were
+// deleted and that was not enough.
 func (m *Manager) free(ctx context.Context, p *pass, want uint64) error {
 	p.res.WantBytes = want
 	if want == 0 {

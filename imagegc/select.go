@@ -44,7 +44,7 @@ const (
 
 // Goal determines which of the unprotected images are deleted.
 type Goal struct {
-	// Aged deletes the images that were not used for the policy's MaxAge.
+	// Aged deletes the images that have been unused for longer than the policy's MaxAge.
 	Aged bool
 	// Bytes is how many bytes must be freed, according to the sizes that the runtime
 	// reports.
@@ -69,11 +69,11 @@ type Decision struct {
 // nothing, and the same images in any order give the same result.
 //
 // The result starts with the images that may be deleted, in the order of deletion: images that
-// have reached MaxAge if the goal is Aged, then preferred images, then other images. In each
-// group, the images are sorted by last use, never used images first, then by first detection,
-// then by size, the largest first. Delete is set for as many images as the goal needs. Protected
-// images follow, sorted by name. With a larger Bytes in the goal, at least the same images are
-// deleted.
+// have reached MaxAge if the goal is Aged, then images with the preference [Prefer], then other
+// images. Each group is sorted by last use (never used images first), then by first detection,
+// then by size (the largest first), then by name. Delete is set for as many images as the goal
+// needs. Protected images follow, sorted by name. With a larger Bytes in the goal, at least the
+// same images are deleted.
 func PlanDeletions(now time.Time, images []Image, policy Policy, goal Goal) []Decision {
 	l := policy.limits()
 	decisions := make([]Decision, len(images))
@@ -168,7 +168,7 @@ func (l limits) protects(now time.Time, i Image) (Reason, time.Time) {
 	return "", time.Time{}
 }
 
-// expired reports whether the image was not used for longer than MaxAge.
+// expired reports whether the image has been unused for longer than MaxAge.
 func (l limits) expired(now time.Time, i Image) bool {
 	return l.maxAge > 0 && now.Sub(i.unusedSince()) > l.maxAge
 }

@@ -15,7 +15,7 @@ import (
 //
 // The Manager reads the ages of images once, in its first pass, and saves them at the end
 // of passes, one call at a time, with the key "images-seen.json". An error affects only
-// the ages: images then count as younger than they are.
+// the ages: after a restart, images may then count as younger or older than they are.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
@@ -26,7 +26,7 @@ const agesKey = "images-seen.json"
 // agesVersion is the version of the format.
 const agesVersion = 1
 
-// agesFile is the value of agesKey.
+// agesFile is what is stored with the key agesKey, as JSON.
 type agesFile struct {
 	Version int `json:"version"`
 	ages

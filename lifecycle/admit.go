@@ -37,7 +37,8 @@ type PodAdmitAttributes struct {
 // PodAdmitResult is the decision of an [AdmitHandler]. The zero value rejects
 // the pod without a reason.
 type PodAdmitResult struct {
-	// Admit reports whether the pod may start.
+	// Admit reports whether the pod may start or, for [ResizeOperation],
+	// whether the pod may be resized.
 	Admit bool
 	// Reason is one word in CamelCase, and Message is a sentence. The caller
 	// uses both in the pod's status and in an event. Both are empty for an
@@ -45,9 +46,9 @@ type PodAdmitResult struct {
 	Reason, Message string
 }
 
-// AdmitHandler decides whether a pod may start on this node. Callers may call
-// Admit concurrently for several pods. An implementation that does not support
-// this must document it.
+// AdmitHandler decides whether a pod may start or be resized on this node.
+// Callers may call Admit concurrently for several pods. An implementation that
+// does not support concurrent calls must document this.
 type AdmitHandler interface {
 	Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult
 }
@@ -89,8 +90,8 @@ type AdmitObserver struct {
 // ChainConfig configures a [Chain].
 type ChainConfig struct {
 	// Handlers are called in the order of the list. The kubelet's order is:
-	// evictions, resources, the checks of [NodeHandler], node shutdown. An
-	// empty list admits every pod.
+	// evictions, allocation of CPUs, memory and devices (topology manager), the
+	// checks of [NodeHandler], node shutdown. An empty list admits every pod.
 	Handlers []NamedHandler
 	// Clock measures how long handlers take. Default the system clock.
 	Clock clock.PassiveClock

@@ -23,7 +23,7 @@ const (
 // BackoffConfig configures a [Backoff].
 type BackoffConfig struct {
 	// Initial is the delay before the second restart of a key. Default
-	// [DefaultInitialBackoff].
+	// [DefaultInitialBackoff] or Max, whichever is shorter.
 	Initial time.Duration
 	// Max is the longest delay. The delay of a key doubles with every restart.
 	// If a key was idle for more than twice Max, its next delay is Initial. A
@@ -204,8 +204,8 @@ func (a *attempts) last() time.Time {
 	return a.started
 }
 
-// onOurClock converts a wall-clock time to the clock of the current time, which
-// may be monotonic. A time in the future counts as the current time.
+// onOurClock converts the wall-clock time t to the clock of now. The result has
+// a monotonic reading if now has one. A time in the future counts as now.
 func onOurClock(t, now time.Time) time.Time { return now.Add(-max(0, now.Sub(t))) }
 
 // ranLong reports whether the run was long enough to reset the delay. The run

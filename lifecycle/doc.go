@@ -103,8 +103,8 @@
 //     without these defaults is admitted with its limits as requests.
 //   - After a restart, the kubelet rejects a pod that no longer matches the
 //     labels or taints of the node. This package does not reject the pod for
-//     this reason if the pod has a start time and Allocated reports that the
-//     pod was admitted before.
+//     this reason if the pod has a start time and NodeConfig.Allocated reports
+//     that the pod was admitted before.
 //   - ActiveDeadline sends no event; the kubelet sends an event each time it
 //     finds that a pod's deadline has passed.
 //   - Here every hook must have a deadline. In the kubelet, postStart hooks
@@ -123,7 +123,7 @@
 //   - If an HTTPS hook fails with HTTPS and with plain HTTP, the kubelet
 //     reports the first error; this package reports both.
 //   - After its own restart, the kubelet runs a preStop hook again. Here the
-//     hook runs once, if the caller sets PreStopped.
+//     hook runs once, if the caller sets ContainerState.PreStopped.
 //   - If a container ends while its preStop hook runs, for example a sleep, the
 //     kubelet waits for the hook; here the hook is cancelled.
 //   - When the kubelet stops a pod, a sidecar waits only for the next sidecar

@@ -37,8 +37,8 @@ func StopSeconds(left time.Duration) int64 { return int64(StopGrace(left) / time
 // period of the failed probe, and the grace period of the pod's spec. The
 // probe's grace period may be longer than the spec's. If the spec has no grace
 // period, the probe's grace period is ignored. KillGrace returns at least
-// [MinimumStopGrace]. The argument probe is the liveness or startup probe whose
-// failure is the reason for the kill, or nil.
+// [MinimumStopGrace]. probe is the liveness or startup probe whose failure is
+// the reason for the kill, or nil.
 func KillGrace(pod *corev1.Pod, probe *corev1.Probe) time.Duration {
 	grace := MinimumStopGrace
 	switch spec := pod.Spec.TerminationGracePeriodSeconds; {

@@ -93,7 +93,9 @@ type HookInfo struct {
 // restart of the agent which hooks have run. The kubelet does not store this.
 type HookObserver struct {
 	// Started is called before each run of a hook, and Ended after it. They are
-	// not called if the container does not have the hook.
+	// also called if the hook is not started because its deadline has passed,
+	// its container has ended, or the context is done. They are not called if
+	// the container does not have the hook.
 	Started, Ended func(HookInfo)
 	// HTTPFallback is called when an HTTPS hook succeeded in plain HTTP
 	// (kubelet_lifecycle_handler_http_fallbacks_total).
@@ -313,7 +315,7 @@ func (r *HookRunner) sleep(ctx context.Context, n int64) error {
 // causeOf returns err, wrapped in the cause of ctx if ctx is done. The runtime
 // detects the end of a container before the agent does. A command that fails
 // because its container has ended may therefore return before Exited is closed.
-// The hook then counts as failed.
+// The hook then counts as failed, not as cancelled.
 func (h Hook) causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)

@@ -29,7 +29,8 @@ type Preemption struct {
 	// Preemptor is the critical pod, and Victim is the killed pod. They must not
 	// be modified.
 	Preemptor, Victim *corev1.Pod
-	// Resource is the first resource that the node did not have for Preemptor.
+	// Resource is the first resource that the node had too little of for
+	// Preemptor.
 	Resource corev1.ResourceName
 	// Err is the error of [NodeConfig.Preempt].
 	Err error
@@ -101,7 +102,9 @@ func NewNodeHandler(cfg NodeConfig) (*NodeHandler, error) {
 // Admit decides by [FitsOS], [FitsGroupsPolicy] and [FitsAll], and returns the
 // first reason for a rejection. If a critical pod would be rejected only
 // because of resources, Admit first kills the victims that [PlanPreemption]
-// selects among the other pods, one after the other.
+// selects among the other pods, one after the other. If [NodeConfig.Preempt] is
+// set and a critical pod would also be rejected for another reason, Admit kills
+// no pod, and returns the first reason that is not a resource.
 func (h *NodeHandler) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult {
 	pod := attrs.Pod
 	if pod == nil {

@@ -36,7 +36,7 @@ func (r *HookRunner) cut(output []byte) []byte {
 	return output[max(0, len(output)-r.cfg.OutputBytes):]
 }
 
-// outputRing holds the newest outputs, at most as many as its size.
+// outputRing holds the newest outputs. Their number is at most size.
 type outputRing struct {
 	size int
 

@@ -23,8 +23,9 @@ type Need struct {
 	Amount   int64
 }
 
-// Needs returns the missing resources of failures. ok is false if one of the
-// failures is not about a resource, because preemption does not help then.
+// Needs returns the resources that are missing according to the failures. ok is
+// false if one of the failures is not about a resource, because preemption does
+// not help then.
 func Needs(failures []AdmissionFailure) (needs []Need, ok bool) {
 	for _, m := range failures {
 		if m.Resource == "" {

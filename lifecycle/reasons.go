@@ -107,8 +107,8 @@ func CrashLoopMessage(delay time.Duration, container string, pod *corev1.Pod) st
 }
 
 // ImagePullMessage returns the message for [ImagePullBackOff], as the kubelet
-// writes it. The event BackOff has the same message. The argument image is the
-// reference as in the spec.
+// writes it. The event BackOff has the same message. The given image is the
+// image reference in the spec.
 func ImagePullMessage(image string) string { return fmt.Sprintf("Back-off pulling image %q", image) }
 
 // StoppingMessage returns the message of the event [Killing] for a container

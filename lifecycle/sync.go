@@ -74,7 +74,7 @@ type ActiveDeadline struct {
 
 // Due returns the time at which the pod exceeds its active deadline. It returns
 // false if the pod has no active deadline or has not started. A caller that
-// sets a timer for this time needs only this method.
+// sets a timer for this time need not call ShouldSync.
 func (a ActiveDeadline) Due(pod *corev1.Pod) (time.Time, bool) {
 	if pod == nil || pod.Spec.ActiveDeadlineSeconds == nil {
 		return time.Time{}, false

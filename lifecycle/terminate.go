@@ -47,8 +47,9 @@ var ErrTermination = errors.New("a Termination needs Deadline, Stop, and exactly
 // until the deadline to end, at least [MinimumStopGrace]. A termination that
 // starts before the deadline therefore ends at most 2 s after the deadline.
 //
-// If ctx is done, Terminate stops waiting at once and returns ctx's error for
-// each container that was not stopped yet. No goroutine outlives the call.
+// If ctx is done, Terminate cancels the running calls of PreStop and Stop, waits
+// until they have returned, and returns ctx's error for each container that was
+// not stopped yet. No goroutine outlives the call.
 func Terminate(ctx context.Context, t Termination) error {
 	if t.Deadline == nil || t.Stop == nil {
 		return ErrTermination

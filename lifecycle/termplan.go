@@ -47,14 +47,15 @@ type TerminationStep struct {
 type TerminationPlan struct{ Steps []TerminationStep }
 
 // PlanTermination plans how the pod's running containers are stopped (KEP-753).
-// The last argument is the time until the deadline. Regular containers, init
-// containers, ephemeral containers and containers that are not in the spec do
-// not wait for other containers. A sidecar waits for the regular and init
-// containers and for the sidecars that come after it in the spec. All preStop
-// hooks, also those of sidecars, are started at the beginning of the
-// termination. If no time is left, hooks are not run, and no container waits
-// for another. PlanTermination is pure. The states may be in any order. The
-// argument pod is nil if only the runtime knows the pod.
+// left is the time until the deadline. Regular containers, init containers that
+// are not sidecars, ephemeral containers and containers that are not in the
+// spec do not wait for other containers. A sidecar waits for all regular
+// containers, for all init containers that are not sidecars, and for those
+// sidecars that come after it in the spec. All preStop hooks, also those of
+// sidecars, are started at the beginning of the termination. If no time is
+// left, hooks are not run, and no container waits for another. PlanTermination
+// is pure. The states may be in any order. The pod is nil if only the runtime
+// knows it.
 func PlanTermination(pod *corev1.Pod, states []ContainerState, left time.Duration) TerminationPlan {
 	running := map[string]ContainerState{}
 	for _, s := range states {

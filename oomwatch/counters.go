@@ -26,7 +26,7 @@ type CountersConfig struct {
 	// every cgroup of the machine. The cgroup need not exist yet. Required.
 	Parent string
 	// VMStat is the file with the kernel's count of all kills, by default /proc/vmstat.
-	// The cgroups are read only when this count rises.
+	// The cgroups are read only when this count has risen or cannot be read.
 	VMStat string
 	// Period is the time between two reads of VMStat. Default 1 s.
 	Period time.Duration
@@ -57,7 +57,7 @@ func (c CountersConfig) Validate() error {
 //
 // If a cgroup was removed before its counters were read, its kills are reported for the
 // parent cgroup, because memory.events of the parent includes them. v1 has no counter that
-// includes the kills of removed cgroups, so Counters does not report these kills there.
+// includes the kills of removed cgroups, so on v1 Counters does not report these kills.
 type Counters struct {
 	cfg CountersConfig
 	// reported has the counter values up to which kills were reported, by the path of the
@@ -65,7 +65,7 @@ type Counters struct {
 	reported  map[string]tally
 	failed    bool      // the last read was incomplete
 	lastCount uint64    // the kernel's count at the last read
-	since     time.Time // all counters were reported up to this time
+	since     time.Time // all rises of counters up to this time were emitted
 }
 
 // tally has the counters of a cgroup: kills in the cgroup itself, group kills in it, and
@@ -151,7 +151,7 @@ func (c *Counters) Look(emit func(Observation)) {
 	}
 	report := func(cgroup string, n, groups uint64) {
 		kill := Kill{Time: now, VictimCgroup: cgroup, Kills: int(n), counted: int(n)}
-		if groups > 0 { // the kernel counts the chosen process of a group kill twice: alone, and then with the others
+		if groups > 0 { // the kernel counts the chosen process of a group kill twice: alone, and then with the group
 			kill.Kind, kill.Kills = Group, int(n-min(groups, n-1))
 		}
 		emit(Observation{Counter: true, Since: c.since, Kill: kill})

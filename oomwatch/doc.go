@@ -49,8 +49,8 @@
 //  3. Nothing is lost silently: overwritten records, and kills that were dropped because
 //     the queue was full, are counted in [Kill.Lost] of the next kill and reported to the
 //     Observer.
-//  4. A damaged record is skipped and does not affect the reading of others. Lines that a
-//     process wrote into the log never count as kills.
+//  4. A damaged record is skipped and does not affect the reading of other records. Lines
+//     that a process wrote into the log never count as kills.
 //  5. The Watcher retries a failed source until it works. The source then continues where
 //     it stopped.
 //  6. Kills from before the first start, in the log or in the counters, are not reported.
@@ -74,9 +74,9 @@
 //     is restarted; ours counts the overrun and continues.
 //   - The kubelet reports each kill in the log again whenever it starts
 //     (kubernetes#133260); ours reports a kill once.
-//   - If the machine is out of memory, the kubelet's expression does not match the
-//     kernel's line about the kill since Linux 5.0, so that the victim's cgroup and the
-//     constraint are lost; ours reports both.
+//   - If the machine is out of memory, the kubelet's regular expression does not match
+//     the kernel's line about the kill since Linux 5.0, so that the victim's cgroup and
+//     the constraint are lost; ours reports both.
 //   - For a kill because the machine is out of memory, the kubelet uses the time of the
 //     line about the victim's death, which may be late; ours uses the time when the
 //     kernel chose the victim.
@@ -103,7 +103,7 @@
 //   - The kubelet reads the logs of all kernels; ours reads only the log format of
 //     kernels since 5.3.
 //   - A process or a cgroup whose name looks like a field of the line misleads the
-//     kubelet's expression; ours parses the line from both ends.
+//     kubelet's regular expression; ours parses the line from both ends.
 //   - The kubelet reports the names of processes and cgroups as escaped in the log;
 //     ours unescapes them.
 //   - Ours reports the cgroup whose limit was reached and the cgroup of the victim; the

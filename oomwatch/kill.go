@@ -88,7 +88,7 @@ type Kill struct {
 	// sequence number of the last record about the kill.
 	from, end uint64
 	// counted is the number by which the kill raises the kernel's counters: in a group
-	// kill, the chosen process may count twice. Zero means the same as Kills.
+	// kill, the chosen process may count twice. Zero means that it equals Kills.
 	counted int
 }
 

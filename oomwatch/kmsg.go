@@ -69,7 +69,7 @@ type Kmsg struct {
 	emit     func(Observation)
 	parser   Parser
 	last     uint64        // sequence number of the last record that was read
-	lost     uint64        // overwritten records that were not emitted yet
+	lost     uint64        // number of overwritten records that were not passed to emit yet
 	timedOut bool          // the deadline has passed once; available records are still read
 	drift    time.Duration // upper limit of the time by which the log's clock is behind
 	driftAt  time.Duration
@@ -150,8 +150,9 @@ func (k *Kmsg) publish() {
 }
 
 // Watch reads the log. It returns nil when ctx is done, and the error when reading fails.
-// The first call starts at the given Position. Each later call continues where the previous
-// call stopped. It must not be called concurrently.
+// The first call starts at the given Position, or at the end of the log if the Position is
+// zero or from another boot. Each later call continues where the previous call stopped. Watch
+// must not be called concurrently.
 func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Observation)) error {
 	k.resume(from)
 	log, err := k.cfg.Open()
@@ -303,7 +304,7 @@ func (k *Kmsg) setDeadline() error {
 
 // handleTimeout handles a deadline that has passed. At first, it only sets a second
 // deadline, after confirmTimeout. When the second deadline has passed, it emits the last
-// kill or, if there is no last kill, everything that is incomplete.
+// kill or, if there is no last kill, the incomplete kills that [Parser.Flush] returns.
 func (k *Kmsg) handleTimeout() error {
 	if !k.timedOut {
 		k.timedOut = true

@@ -22,7 +22,7 @@ func bootID() (string, error) {
 func monotonic() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return 0 // every Linux has this clock
+		return 0 // does not happen: every Linux has this clock
 	}
 	return time.Duration(now.Nano())
 }

@@ -24,7 +24,7 @@ const (
 // A global kill has "global_oom" instead of oom_memcg. The names of processes and cgroups
 // may contain commas, equals signs and text that looks like fields of this line. Therefore
 // the line is parsed from both ends, and parsed again when the name of the process is
-// known from the line about the death. In the first call, the argument name is empty.
+// known from the line about the death. In the first call, the given name is empty.
 func (k *Kill) parseSummary(text, name string) bool {
 	const field = ",task="
 	at := strings.LastIndex(text, field+name+",pid=")
@@ -54,8 +54,9 @@ func (k *Kill) parseSummary(text, name string) bool {
 
 // parseCgroups returns the two paths in the head of a summary; limit is empty for a global
 // kill. A container that may create cgroups chooses their names, and so determines the
-// text after its own path. These names cannot mislead parseCgroups, because the victim's
-// path always starts with the path of the limit, and no name contains a slash.
+// text after its own path. These names cannot mislead parseCgroups, because no name
+// contains a slash, and the victim's path starts with the path of the cgroup whose limit was
+// reached. The exception is a victim that is being moved to another cgroup.
 func parseCgroups(head string) (limit, victim string) {
 	const ofLimit, ofVictim = ",oom_memcg=", ",task_memcg="
 	_, paths, limited := strings.Cut(head, ofLimit+"/")
@@ -100,7 +101,7 @@ func parseKilled(text string) (v Victim, memory Kind, ok bool) {
 	if v.PID, _ = decimal(pid); v.PID == 0 || !ok || memory == "" {
 		return v, "", false
 	}
-	v.Process, text = cutLast(text, " total-vm:") // missing if the line was truncated
+	v.Process, text = cutLast(text, " total-vm:") // a truncated line has no total-vm
 	if end := strings.LastIndexByte(v.Process, ')'); end >= 0 {
 		v.Process = v.Process[:end]
 	}

@@ -30,7 +30,7 @@ type Observation struct {
 // rise of a counter for the window, because the log may still report the kill. It also
 // holds a kill without a cgroup in the log for the window, because a counter whose rise no
 // other kill explains may supply the cgroup. Kills in the log are returned in the order of
-// the log.
+// the log, so a held kill also delays the kills after it in the log.
 type merger struct {
 	window time.Duration
 	all    []*entry // in the order in which they were added
@@ -42,7 +42,7 @@ type entry struct {
 	Observation
 	unmatched int
 	reported  bool
-	until     time.Time // latest time at which the method due returns the entry or, if it was returned, deletes it
+	until     time.Time // time by which the method due returns the kill; after that, time by which due deletes the entry
 }
 
 // rememberWindows is the number of windows for which the merger keeps a returned kill, to
@@ -160,7 +160,7 @@ func (m *merger) overlap(log, c *entry) bool {
 func (m *merger) next() (at time.Time) {
 	waits := false
 	for _, e := range m.all {
-		if e.reported || !e.Counter && waits { // waits for an earlier kill in the log
+		if e.reported || !e.Counter && waits { // a kill in the log is not returned before an earlier kill in the log
 			continue
 		}
 		waits = waits || !e.Counter

@@ -197,7 +197,7 @@ func (p *Parser) dropChoice(pid int) {
 	p.NoVictim += uint64(before - len(p.chosen))
 }
 
-// startKill makes k the last kill and returns the previous one.
+// startKill makes k the last kill and returns the previous last kill as complete.
 func (p *Parser) startKill(k Kill, v Victim, memory Kind) (Kill, bool) {
 	done, ok := p.finish()
 	k.Victim, k.Kills, k.counted = v, 1, 1

@@ -13,7 +13,8 @@ import (
 type Record struct {
 	// Sequence is the record's number since boot.
 	Sequence uint64
-	// SinceBoot is the record's time by the kernel's monotonic clock.
+	// SinceBoot is the record's time by the clock of the log, which drifts from the
+	// monotonic clock.
 	SinceBoot time.Duration
 	// Kernel reports whether the kernel wrote the record: the facility is 0, which
 	// programs that write to /dev/kmsg cannot use.

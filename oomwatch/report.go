@@ -37,7 +37,7 @@ type ReporterConfig struct {
 	// Node is the object of SystemOOM events, the node or a reference to it. Required.
 	Node runtime.Object
 	// Pod returns the pod and the container's name. The UID and the container ID are from
-	// the cgroup's path; one of them may be empty. A container may be killed before the
+	// the cgroup's path; either ID may be empty. A container may be killed before the
 	// caller's cache contains it. If Pod reads from a cache, call Report only after the
 	// cache was updated with a list made after Kill.Time. If Pod is nil, no events about
 	// pods are recorded.
@@ -141,8 +141,8 @@ func podMessage(kill Kill, container string) string {
 }
 
 // limitText returns a text that names the memory limit that was reached, if it is known.
-// The limit of a container may be set on a parent of the cgroup of its processes, because
-// some runtimes create a cgroup inside the container's cgroup.
+// The limit is the container's if LimitCgroup belongs to a container. LimitCgroup need not
+// equal VictimCgroup, because some runtimes create a cgroup inside the container's cgroup.
 func limitText(kill Kill, container string) string {
 	pod, id := ParseCgroup(kill.LimitCgroup)
 	switch {

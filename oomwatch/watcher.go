@@ -55,8 +55,9 @@ type Config struct {
 	// Window is how long the Watcher holds a kill that only a counter has reported,
 	// because the log may still report the kill. It is also how long the Watcher holds a
 	// kill without a cgroup in the log, because a counter may still report the cgroup. The
-	// Watcher does not hold a kill with a cgroup in the log; [Kmsg] holds it for
-	// [KmsgConfig.Hold]. Default 3 s, somewhat more than the period of [Counters].
+	// Watcher holds a kill with a cgroup in the log only until it has reported all earlier
+	// kills in the log; [Kmsg] holds each kill for [KmsgConfig.Hold]. Default 3 s, three
+	// times the default period of [Counters].
 	Window time.Duration
 	// QueueSize is how many kills can wait for a slow handler. Default 1,024. Further
 	// kills are dropped, and counted in [Lost] of the next kill.

@@ -91,7 +91,7 @@ type Observer struct {
 	// RelistStart is called before the first list of a global relist.
 	RelistStart func()
 	// RelistEnd is called when a global relist has compared the lists and started the
-	// inspections. The error is the error of the list that failed, or nil.
+	// inspections, or when a list has failed. The error is the error of that list, or nil.
 	RelistEnd func(Result, error)
 	// PodInspected is called after the inspection of a pod. took is the duration of the
 	// inspection, including the time in the queue. If err is not nil, the inspection

@@ -58,15 +58,15 @@
 //     If the inspection failed, the reader gets the error and the last known status, marked
 //     as stale. The reader does not wait for the next attempt, because the runtime may fail
 //     for an unknown time, and a pod worker can decide without a new status. If the runtime
-//     listed the pod, such a reader never gets the answer that the pod is absent. The
+//     listed the pod, the reader never gets the answer that the pod is absent. The
 //     global time of the cache does not apply to a changed pod until its inspection has
 //     ended, so the reader waits for the inspection.
 //  4. A pod whose inspection fails or hangs does not delay other pods. The generator
 //     retries the inspection after 1 s, 2 s, and so on up to 1 min, and delivers the pod's
-//     events in the meantime. Retries use at most half of MaxInspections. There is one
-//     exception: if MaxInspections inspections hang at the same time, the inspections of
-//     other pods wait until one of them fails after InspectTimeout. Even then the cache
-//     stays current for unchanged and absent pods.
+//     events in the meantime. Retries use at most half of MaxInspections. Other pods
+//     are delayed in only one case: if MaxInspections inspections hang at the same time,
+//     further inspections wait until one of the hanging inspections fails after
+//     InspectTimeout. Even then the cache stays current for unchanged and absent pods.
 //  5. A failed list changes only the result of [Generator.Healthy]. A list that hangs fails
 //     after ListTimeout. If the list of all pods fails because it is too large, Run still
 //     relists pods one by one: see [ErrTooLarge].
@@ -125,8 +125,9 @@
 //     event is lost.
 //   - While the inspection of a pod fails, the kubelet does not deliver the pod's events;
 //     here they are delivered.
-//   - In the kubelet, no pod becomes fresh before all pods are inspected, so one slow pod
-//     delays all; here the other pods become fresh at once.
+//   - The kubelet advances the global time of the cache only after it has inspected all
+//     changed pods, so one slow inspection delays the readers of all pods; here it delays
+//     only the readers of its own pod.
 //   - The kubelet waits for an inspection without a limit, and all pods wait with it; here
 //     an inspection fails after InspectTimeout and is retried.
 //   - After a failed inspection the kubelet inspects the pod again in each relist; here the
@@ -149,8 +150,9 @@
 //     unknown state; here a change from one to the other causes an inspection of the pod.
 //   - The kubelet keeps a requested reinspection of an unknown pod until the pod appears;
 //     here the request is dropped if the next global relist does not find the pod.
-//   - A requested reinspection that finds only changes without an event causes no event in
-//     the kubelet, so the request is lost; here it causes a PodSync.
+//   - If a requested reinspection finds only changes to the state CREATED or UNKNOWN, the
+//     kubelet delivers no event, so the request is lost; here the generator delivers a
+//     PodSync.
 //   - The kubelet limits the number of requests to relist a pod to 200; here there is no
 //     limit.
 //   - The kubelet's evented PLEG writes events into the cache, and is disabled for good
@@ -168,8 +170,9 @@
 //   - The kubelet lists all pods of the runtime; here [Config].LabelSelector can restrict
 //     the generator to some pods, for runtimes that other agents use too.
 //   - The kubelet assigns containers without the pod UID label to a pod without a UID, and
-//     its relist of one pod misses sandboxes without that label; here both belong to the
-//     pod of the sandbox.
+//     its relist of one pod misses sandboxes without that label; here a container without
+//     the label belongs to the pod of its sandbox, and a sandbox without the label to the
+//     pod in its metadata.
 //   - The kubelet assigns all sandboxes and containers that name no pod to one pod without
 //     a UID; here they are ignored.
 //   - If the newest sandbox is removed while its pod is inspected, the kubelet's status has

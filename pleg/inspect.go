@@ -228,8 +228,8 @@ func podName(objects []object) (name, namespace string) {
 //   - If the newest sandbox is ready and has addresses: its addresses.
 //   - Otherwise, if no sandbox is ready, or if only the newest sandbox is ready and the
 //     previous addresses belong to it: the previous addresses. A terminating pod thus keeps
-//     its addresses. The runtime may remove the network of a sandbox before the sandbox
-//     itself (kubernetes#82276).
+//     its addresses, although the runtime may remove the network of a sandbox before the
+//     sandbox itself (kubernetes#82276).
 //   - Otherwise: no addresses.
 func podIPs(s *podcache.Status, before snapshot) (ips []string, source string) {
 	newest := s.ReadySandbox()

@@ -114,8 +114,8 @@ func (g *Generator) list(ctx context.Context, rt Lister, labels map[string]strin
 	return read(sandboxes, containers, labels), nil
 }
 
-// read returns the objects of two lists, sandboxes first. It omits objects without a pod
-// UID, because a node agent always sets the UID.
+// read returns the objects of two lists that have the labels, sandboxes first. It omits
+// objects without a pod UID: a node agent always sets the UID, so they are not from an agent.
 func read(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container, labels map[string]string) []object {
 	objects := make([]object, 0, len(sandboxes)+len(containers))
 	add := func(o object, has map[string]string) {

@@ -57,7 +57,8 @@ func (g *Generator) plan(now time.Time) (relist bool, pods []types.UID, wait tim
 }
 
 // addDueHints calls add for the pods of hints and requests, and deletes the due hints whose
-// changes are already listed. The caller holds step and mu.
+// changes are already listed. If a due hint names no pod and its change is not listed yet, a
+// request for a global relist within Period replaces the hint. The caller holds step and mu.
 func (g *Generator) addDueHints(now time.Time, add func(uid types.UID, in time.Duration)) {
 	for h, at := range g.hints {
 		in := max(at.Sub(now), g.pausedUntil.Sub(now))
@@ -102,7 +103,7 @@ func (g *Generator) drainRequests() map[types.UID]bool {
 	return pods
 }
 
-// requestRelistSoon requests a global relist within Period of the last one.
+// requestRelistSoon requests a global relist within Period after the last global relist.
 func (g *Generator) requestRelistSoon() {
 	g.locked(func() { g.dueSoon = true })
 	g.loop.Trigger()
@@ -121,8 +122,8 @@ func (g *Generator) pauseSince(began time.Time) {
 
 // checkMissedHints checks whether the stream announced the changes that a global relist
 // found. The set changed contains the pods with such changes; checkMissedHints modifies this
-// set. The argument at is the start of the relist, and s is the stream that was open at that
-// time. The set served contains the pods whose requests and hints the relist served.
+// set. The relist began at the time at, when s was the open stream (nil: no stream was open).
+// The set served contains the pods whose requests and hints the relist served.
 func (g *Generator) checkMissedHints(at time.Time, s *stream, served, changed map[types.UID]bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

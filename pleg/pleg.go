@@ -182,7 +182,7 @@ func (g *Generator) Relist(ctx context.Context) (res Result, err error) {
 // relist. In the cache it updates the time of this pod only. It does not count for
 // [Generator.Healthy]. RelistPod returns the same errors as [Generator.Relist]. If another
 // caller's inspection of the pod is in progress, RelistPod returns before the cache is
-// updated. A caller that needs a status at a given time or later uses
+// updated. A caller that needs a status no older than a given time uses
 // podcache.Cache.GetNewerThan.
 func (g *Generator) RelistPod(ctx context.Context, uid types.UID) error {
 	return g.once(ctx, func(p *pass) error { return g.relistPod(p, uid) })
@@ -224,10 +224,10 @@ func (g *Generator) RequestReinspect(uid types.UID) {
 }
 
 // Healthy returns nil if the last successful global relist began at most Threshold ago.
-// Otherwise it returns an error that contains the age of that relist. The error wraps the
-// error of the last global relist if that relist failed. Only the lists count. A pod whose
-// inspection fails does not make the generator unhealthy; the error is in the pod's cache
-// entry.
+// Otherwise it returns an error. The error contains the age of that relist, unless no global
+// relist has succeeded yet, and wraps the error of the last global relist if that relist
+// failed. Only the lists count. A pod whose inspection fails does not make the generator
+// unhealthy; the inspection's error is in the pod's cache entry.
 func (g *Generator) Healthy() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -21,7 +21,7 @@ const maxRoundRobin = 16
 // functions in this file hold step.
 func (g *Generator) relist(p *pass) (Result, error) {
 	g.cfg.Observer.RelistStart()
-	at := g.cfg.Clock.Now() // before the lists, so that their contents are not older than at
+	at := g.cfg.Clock.Now() // read before the lists, so that their contents are not older than this time
 	var served map[types.UID]bool
 	var open *stream
 	g.locked(func() { g.relistBegan, served, open = at, g.drainRequests(), g.stream })
@@ -80,7 +80,7 @@ func (g *Generator) recordRelist(ctx context.Context, at time.Time, err error) {
 }
 
 // compare replaces the newest listing with the given objects, marks the changed pods as dirty,
-// and returns the changed pods. The argument at is the start of the lists.
+// and returns the changed pods. The lists began at the time at.
 func (g *Generator) compare(objects []object, at time.Time) map[types.UID]bool {
 	changed := map[types.UID]bool{}
 	for _, c := range diff(g.listed, objects) {

@@ -18,8 +18,8 @@ import (
 
 // EventSource is the part of a container runtime that streams events, a subset of
 // cri.RuntimeService. The call sends events to the channel until its context is done or the
-// stream breaks, and then returns. It calls the function opened when the stream is open; the
-// argument of this function may be nil. The generator reads the channel until the call returns.
+// stream breaks, and then returns. When the stream is open, it calls opened, whose argument
+// may be nil. The generator reads the channel until the call returns.
 type EventSource interface {
 	GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
 		opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
@@ -45,8 +45,8 @@ const (
 	// requested is the kind of a hint that is a request of the agent.
 	requested runtimeapi.ContainerEventType = -1
 	// firstReopen and maxReopen are the first and the longest back-off before the generator
-	// opens a broken stream again. The back-off doubles with each failure. It is then
-	// reduced by a random part of up to a half.
+	// opens a broken stream again. The back-off doubles with each failure. The actual wait
+	// is shorter by a random part, at most half of the back-off.
 	firstReopen = 100 * time.Millisecond
 	maxReopen   = 30 * time.Second
 )
@@ -162,8 +162,8 @@ func (g *Generator) readEvents(ctx context.Context) {
 	}
 }
 
-// logStreamEnd logs that the event stream has ended. Some runtimes do not implement the
-// stream.
+// logStreamEnd logs that the event stream has ended, or that the runtime does not implement
+// the stream.
 func (g *Generator) logStreamEnd(ctx context.Context, err error) {
 	if grpcstatus.Code(err) == codes.Unimplemented {
 		g.cfg.Logger.InfoContext(ctx, "container runtime does not support the event stream, will relist all pods every period", "period", g.cfg.Period)

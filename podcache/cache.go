@@ -17,11 +17,11 @@ type Cache struct {
 	mu      sync.RWMutex
 	entries map[types.UID]*entry
 	global  time.Time
-	// globalSet means that the global time was set. Before that, a pod without an entry may
-	// exist.
+	// globalSet means that the global time was set. Until then, the runtime may have pods
+	// without an entry.
 	globalSet bool
-	// round counts the calls of UpdateTime. Each call ends the exclusions of earlier
-	// rounds.
+	// round counts the calls of UpdateTime that have set the global time. Each of these
+	// calls ends the exclusions that it does not renew.
 	round uint64
 	// excluded contains the UIDs of all excluded entries, and absent of all absent entries.
 	// Until the next UpdateTime, they also contain entries that are no longer excluded or
@@ -35,7 +35,8 @@ type Cache struct {
 type entry struct {
 	status *Status
 	err    error
-	// fresh is the newest time of a write to this entry. known means that fresh is set.
+	// fresh is the time of the last write to this entry. If the last global time before the
+	// pod was excluded is later, fresh is that time. known means that fresh is set.
 	fresh time.Time
 	known bool
 	// absent means that the entry has no status. Such an entry records only when the pod
@@ -60,8 +61,9 @@ func New() *Cache {
 }
 
 // Get returns the newest status of the pod, however old it is. It never blocks. If the last
-// inspection failed, Get returns its error and the last known status. For an unknown pod
-// Get returns a Status that has only the UID, never nil.
+// inspection failed, Get returns its error and the status that the writer stored with the
+// error, usually the last known status. For an unknown pod Get returns a Status that has only
+// the UID, never nil.
 func (c *Cache) Get(uid types.UID) (*Status, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -70,7 +72,8 @@ func (c *Cache) Get(uid types.UID) (*Status, error) {
 
 // GetNewerThan waits until the status of the pod is at least as new as t and returns the
 // same as [Cache.Get]. If ctx is done first, it returns a nil Status and an error that
-// wraps the cause of ctx. A status that is new enough is returned even if ctx is done.
+// wraps the cause of ctx. If the status is new enough at the time of the call, GetNewerThan
+// returns it even if ctx is done.
 //
 // While [Cache.Known] returns false for the pod, GetNewerThan waits even if t is the zero
 // time. Otherwise an agent that has just started would conclude from the empty cache that
@@ -102,7 +105,7 @@ func (c *Cache) wait(ctx context.Context, uid types.UID, t time.Time) (*Status, 
 
 	select {
 	case <-w.woken:
-		return c.Get(uid) // freshness never decreases, so this is at least as new
+		return c.Get(uid) // freshness never decreases, so the status is still new enough
 	case <-ctx.Done():
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -168,13 +171,13 @@ func (c *Cache) Delete(uid types.UID, t time.Time) {
 }
 
 // UpdateTime sets the global time to t, the start of a listing. This time applies to all
-// pods, whether or not they are in the cache, but not yet to the excluded pods, which the
-// argument except contains. The caller must exclude the pods that have changed in the
-// listing and are not inspected yet. The exclusion of a pod ends when the pod is written
+// pods, whether or not they are in the cache. It does not apply yet to excluded pods, whose
+// UIDs the parameter except contains. The caller must exclude the pods that have changed in
+// the listing and are not inspected yet. The exclusion of a pod ends when the pod is written
 // with a time of t or later, or when a later UpdateTime does not exclude the pod. If t is
 // before the current global time, UpdateTime changes nothing.
 //
-// It allocates nothing if no pods are excluded, and checks every waiter once.
+// UpdateTime allocates nothing if no pods are excluded, and checks all waiters.
 func (c *Cache) UpdateTime(t time.Time, except ...types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,8 +59,8 @@
 //     inspected every pod, so a pod whose inspection hangs delays all other pods.
 //   - The kubelet's cache does not report whether a reader waits; here it does, so that the
 //     writer can list the runtime less often while no reader waits.
-//   - After a failed inspection the kubelet has only the error; here the cache also keeps
-//     the last known status and marks it as stale.
+//   - After a failed inspection the kubelet has only the error; here the writer also stores
+//     the last known status, marked as stale.
 //   - [StartInterrupted] distinguishes a container whose start was interrupted, for example
 //     because the agent was killed, from a failed container. The kubelet treats such a
 //     container as failed.

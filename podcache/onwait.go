@@ -10,8 +10,8 @@ func (c *Cache) Waiting() bool {
 
 // OnWait sets f, which [Cache.GetNewerThan] calls whenever it starts to wait. f runs in
 // the reader's goroutine, without a lock held, and must not block. The writer of the
-// cache can list the runtime less often while no reader waits, and use f to list it
-// earlier. A later call of OnWait replaces f; nil removes it.
+// cache can list the runtime less often while no reader waits, and list it at once when
+// [Cache.GetNewerThan] calls f. A later call of OnWait replaces f; nil removes it.
 func (c *Cache) OnWait(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

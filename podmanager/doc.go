@@ -116,14 +116,15 @@
 //   - The kubelet's lists are copies of maps in random order; ours are shared slices in the
 //     order in which the pods were added. With 500 pods that saves 17 µs and 4 KB a call.
 //   - The kubelet deletes orphaned mirrors by their names; ours returns them as pods, so
-//     that a deletion has a UID.
+//     that they can be deleted by UID.
 //   - If two static pods have the same name, for example while one replaces the other, the
 //     kubelet replaces the mirror for each of them in turn; in ours the mirror belongs to
 //     the pod that was added last.
 //   - If a static pod has no hash, ours keeps an existing mirror and creates no new mirror;
 //     the kubelet deletes the mirror and creates a mirror with an empty hash.
 //   - If the mirror to be replaced does not exist any more, or a newer pod has its name,
-//     the kubelet waits for the next sync of the pod; ours creates the new mirror at once.
+//     the kubelet waits for the next sync of the pod; ours tries to create the new mirror at
+//     once.
 //   - Ours treats a mirror as an orphan if the pod with the same name is not static; the
 //     kubelet keeps that mirror.
 //   - The kubelet does not sync a finished pod, so it does not create the mirror again

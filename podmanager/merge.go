@@ -33,9 +33,9 @@ type Change struct {
 // MergeConfig configures a [Merge].
 type MergeConfig struct {
 	// Sources are the names of the sources, such as [podspec.SourceFile]. Pods of every source
-	// except [podspec.SourceAPI] are static. If several sources define the same pod, and it was
-	// not in the previous set, Merge uses the pod of the source that comes first in this list.
-	// Required.
+	// except [podspec.SourceAPI] are static. If several sources define the same pod, and the
+	// pod was not in the previous [Change], Merge uses the pod of the source that comes first
+	// in this list. Required.
 	Sources []string
 	// Handler is called for the first Set of each source, with or without pods, and for
 	// each later Set that changes the merged pods. It runs in the goroutine that called
@@ -79,8 +79,9 @@ func (c MergeConfig) Validate() error {
 // [NewMerge]; all methods are safe for concurrent use. It starts no goroutine.
 //
 // Each delivered pod has the name of its source as the annotation [podspec.SourceAnnotation].
-// If the pod of the source has no such annotation or another value, Merge copies the pod
-// once: as long as the source passes the same object, Merge delivers the same copy.
+// If the source passes a pod in which this annotation is missing or has another value, Merge
+// copies the pod once: as long as the source passes the same object, Merge delivers the same
+// copy.
 //
 // If two sources define pods with the same UID or the same name, Merge uses the pod that was
 // defined first, as long as the source of this pod defines it. The pod of the other source is a

@@ -18,7 +18,7 @@ import (
 type PodClient interface {
 	// Get returns a pod by name.
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Pod, error)
-	// Create creates a pod. It returns an AlreadyExists error if a pod has the name.
+	// Create creates a pod. It returns an AlreadyExists error if a pod with this name exists.
 	Create(ctx context.Context, pod *corev1.Pod, opts metav1.CreateOptions) (*corev1.Pod, error)
 	// Delete deletes a pod. It returns a Conflict error if the pod does not meet a
 	// precondition in opts.
@@ -91,7 +91,7 @@ func (c *MirrorClient) apply(ctx context.Context, action MirrorAction) error {
 
 // Create creates the mirror of a static pod: a copy of the pod with its hash in the mirror
 // annotation and the node as its owner. The pod is not modified. If the mirror of this
-// version of the pod exists already, Create returns nil.
+// version of the pod exists already, and is not being deleted, Create returns nil.
 //
 // Create returns an error in these cases:
 //
@@ -99,8 +99,9 @@ func (c *MirrorClient) apply(ctx context.Context, action MirrorAction) error {
 //   - The node cannot be read, or has no UID yet.
 //   - The node is being deleted: the garbage collector would delete the mirror with the
 //     node.
-//   - Another pod has the name, or an older mirror still exists.
-//   - The API server rejects the request.
+//   - The name belongs to a pod that is not a mirror, to a mirror of another version, or to a
+//     mirror that is being deleted.
+//   - A request to the API server fails.
 func (c *MirrorClient) Create(ctx context.Context, static *corev1.Pod) error {
 	if err := c.create(ctx, static); err != nil {
 		return fmt.Errorf("create mirror of pod %s: %w", nameOf(static), err)

@@ -37,8 +37,10 @@ const (
 // mirrors exist. Pass both lists as [Manager.GetPodsAndMirrorPods] returns them. The lists
 // are not modified, and the actions are in the order of the lists.
 //
-// A mirror without a static pod is not deleted if the function keep returns true for it,
-// so that users can see a pod that is still terminating. keep may be nil.
+// If several pods have the same name, the mirror belongs to the last of them.
+//
+// keep may be nil. If keep returns true for a mirror without a static pod, PlanMirrors does
+// not plan to delete the mirror, so that users can see a pod that is still terminating.
 //
 // A static pod without a hash annotation has no version to compare, so its mirror never
 // counts as outdated. PlanMirrors plans no new mirror of such a pod, because

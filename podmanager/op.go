@@ -63,9 +63,10 @@ type Op struct {
 // the new set. Neither set is modified.
 //
 // Two equal pointers mean that the pod has not changed. Otherwise Diff compares the desired
-// state, and then the status. The desired state is the name, the labels, the spec, the
-// deletion, and the annotations except kubernetes.io/config.seen and
-// kubernetes.io/config.mirror. Diff does not rely on the hash annotation.
+// state, and then the status. The desired state is the name, the namespace, the labels, the
+// spec, the deletionTimestamp, the deletionGracePeriodSeconds, and the annotations except
+// kubernetes.io/config.seen and kubernetes.io/config.mirror. Diff does not rely on the hash
+// annotation.
 //
 // A caller may skip sets. As the first argument, it then passes the last set that it has
 // processed.

@@ -138,10 +138,10 @@ func (m *Manager) GetPodByFullName(fullName string) (*corev1.Pod, bool) {
 	return m.GetPodByName(namespace, name)
 }
 
-// GetPodAndMirrorPod returns a pod and its mirror pod, and reports whether the argument is
-// the mirror pod. The argument may be either of the two. It is returned unchanged, even if
-// the Manager does not contain it. The other result is nil if the Manager does not contain
-// that pod.
+// GetPodAndMirrorPod returns a pod and its mirror pod, and reports whether the caller passed
+// the mirror pod. The caller may pass either of the two pods. GetPodAndMirrorPod returns the
+// passed pod unchanged, even if the Manager does not contain the passed pod. The other pod is
+// nil if the Manager does not contain it.
 func (m *Manager) GetPodAndMirrorPod(either *corev1.Pod) (pod, mirror *corev1.Pod, wasMirror bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -1,11 +1,12 @@
 package prober
 
-// count is the state for the thresholds. Each container of a probe has its own count.
+// count is the state that is compared with the thresholds. When the container is replaced,
+// the probe gets a new count.
 type count struct {
 	result Result
-	// last is the outcome of the last run, Success or Failure. streak is the number of
-	// consecutive runs with that outcome, at most the threshold. It is 0 before the first
-	// run and when the result is final.
+	// last is the outcome of the last counted run, Success or Failure. streak is the number
+	// of consecutive counted runs with that outcome, at most the threshold. streak is 0
+	// before the first counted run and when the result is final.
 	last   Result
 	streak int32
 	// final means that the result does not change any more for this container.
@@ -26,7 +27,8 @@ func initialResult(k Kind) Result {
 	}
 }
 
-// thresholds are the numbers of consecutive equal outcomes that become the result.
+// thresholds are the numbers of consecutive equal outcomes after which the outcome becomes
+// the result.
 type thresholds struct{ success, failure int32 }
 
 // The method of returns the threshold for r, at least 1.

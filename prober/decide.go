@@ -34,12 +34,12 @@ const (
 	proceed action = iota
 	// wait until the initial delay is over.
 	wait
-	// poll: the container is not running yet.
+	// poll: the state of the container is unknown, or the container does not exist yet.
 	poll
 	// idle: wait for a period, because no result is needed now.
 	idle
-	// fail: the container is not running but may run later, for example after a restart.
-	// Nothing is counted.
+	// fail: the container exists and is not running, but may run later, for example after a
+	// restart. Nothing is counted.
 	fail
 	// failLast: the container has exited and will not run again. The probe is removed.
 	failLast
@@ -72,9 +72,9 @@ func plan(f facts) action {
 	}
 }
 
-// restarts reports whether an exited container may run again. The cause may be the
-// container's own rules and restart policy, or a rule of any container of the pod with the
-// action RestartAllContainers.
+// restarts reports whether an exited container may run again. The cause may be the restart
+// policy of the pod, the container's own restart policy and rules, or a rule of any container
+// of the pod with the action RestartAllContainers.
 func restarts(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	if podspec.ShouldRestart(pod, c, exitCode) {
 		return true

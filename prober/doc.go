@@ -48,10 +48,11 @@
 // # Goroutines and locking
 //
 // New starts nothing. Run starts one goroutine for each run that is in progress or waits
-// for a slot, and one for each command. A probe that is not due has no goroutine. All of
-// these goroutines have ended when Run returns. Each reader of Results has one goroutine
-// until the reader's context is done. One lock guards the state and is never held during
-// callbacks. Timeouts are measured in real time, even if the clock is fake.
+// for a slot, and one for each call of the Runner or the Killer. A probe that is not due has
+// no goroutine, unless its command is still running. All goroutines that Run started have
+// ended when Run returns. Each reader of Results has one goroutine until the reader's context
+// is done. One lock guards the state and is never held during callbacks. Timeouts are
+// measured in real time, even if the clock is fake.
 //
 // # Connections
 //

@@ -138,9 +138,9 @@ func (o *output) String() string {
 }
 
 // expand replaces each $(NAME) in a command with the value of that variable in the
-// container's spec. The value is empty if it comes from another object (valueFrom). expand
-// replaces $$ with $, and does not replace a reference to an unknown variable. It returns
-// an error if the expanded command is too long to be run.
+// container's spec. The value is empty if the variable uses valueFrom. expand replaces $$
+// with $, and does not replace a reference to an unknown variable. It returns an error if
+// the expanded command is too long to be run.
 func expand(command []string, env []corev1.EnvVar) ([]string, error) {
 	expanded, left := command, expansion.MaxBytes
 	for i, arg := range command {

@@ -123,8 +123,7 @@ func newRequest(ctx context.Context, u *url.URL, headers []corev1.HTTPHeader, ag
 	if host := request.Header.Get("Host"); host != "" {
 		request.Host = host
 	}
-	// If the spec sets one of these headers to an empty value, the request omits the
-	// header.
+	// If the spec sets User-Agent or Accept to an empty value, the request omits this header.
 	setOrOmit(request.Header, "User-Agent", agent)
 	setOrOmit(request.Header, "Accept", "*/*")
 	return request, nil

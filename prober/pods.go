@@ -13,9 +13,10 @@ import (
 
 // AddPod adds the probes in the specs of the pod's containers and sidecars. Call it on every
 // sync of the pod. Existing probes continue with the newest spec, missing probes are added,
-// and probes that the spec no longer contains are removed. If the pod is being deleted,
-// AddPod adds only readiness probes, or no probes if [Config].UnreadyOnStop is set. The
-// Manager retains the pod; the caller must not modify it afterwards.
+// and probes that the spec no longer contains are removed. If the pod is being deleted, or
+// [Manager.StopLivenessAndStartup] was called for it, AddPod adds only readiness probes, or
+// no probes if [Config].UnreadyOnStop is set. The Manager retains the pod; the caller must
+// not modify the pod afterwards.
 func (m *Manager) AddPod(spec *corev1.Pod) {
 	for _, key := range m.add(spec) {
 		m.cfg.Observer.Removed(key)
@@ -210,7 +211,7 @@ func (m *Manager) Refresh(uid types.UID) {
 	for _, name := range names {
 		target, ok := m.cfg.Lookup(uid, name)
 		m.mu.Lock()
-		if ok && known.refreshes == refreshes { // otherwise a later Refresh is in progress
+		if ok && known.refreshes == refreshes { // if the numbers differ, a later Refresh has begun
 			m.updateContainer(known, name, &target, m.cfg.Clock.Now())
 		}
 		m.mu.Unlock()

@@ -41,7 +41,7 @@ type Manager struct {
 	active  atomic.Bool    // a Run is in progress
 	running sync.WaitGroup // the goroutines of Run
 	// networkSlots and execSlots are semaphores. Each run in progress holds a slot of one of
-	// the two.
+	// these semaphores, except the runs of the method Probe.
 	networkSlots, execSlots chan struct{}
 
 	mu       sync.Mutex // never held during callbacks
@@ -73,7 +73,7 @@ type probe struct {
 	id         string
 	count      count
 	exited     bool
-	isFirstRun bool // no run for the current container has been counted
+	isFirstRun bool // no scheduled run for the current container has been counted
 	history    []Record
 
 	// due is when the next run is due. eligible is when the initial delay is over; it is zero
@@ -122,8 +122,9 @@ func New(cfg Config) (*Manager, error) {
 }
 
 // Run runs each probe when it is due, until ctx is done, and then returns nil. Before it
-// returns, all goroutines that it started have ended, provided that the Runner's calls
-// return when their context is done. It returns [ErrRunning] if another Run is in progress.
+// returns, all goroutines that it started have ended, provided that the calls of the Runner,
+// the Killer and GRPC return when their context is done. It returns [ErrRunning] if another
+// Run is in progress.
 func (m *Manager) Run(ctx context.Context) error {
 	if !m.active.CompareAndSwap(false, true) {
 		return fmt.Errorf("prober: %w", ErrRunning)

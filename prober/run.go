@@ -95,7 +95,7 @@ func (m *Manager) begin(ctx context.Context, p *probe) (context.Context, *run, a
 	defer m.mu.Unlock()
 	r := p.run
 	if p.removed {
-		return nil, r, idle // Removed has been called already
+		return nil, r, idle // the method that removed p calls Observer.Removed
 	}
 	now := m.cfg.Clock.Now()
 	if known {
@@ -142,7 +142,8 @@ func (m *Manager) lookup(p *probe) (Target, bool) {
 }
 
 // finish counts the result of a run, unless the run was cancelled or the container no
-// longer runs. It returns the event for the result and schedules p again.
+// longer runs. It returns the event for the result. Unless p was removed, it also schedules
+// p again.
 func (m *Manager) finish(ctx context.Context, p *probe, r *run, f finding, result *Run) (e event, counted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

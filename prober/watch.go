@@ -9,13 +9,13 @@ import (
 // watcher is a queue with one change per probe.
 type watcher = coalesce.Queue[Key, Change]
 
-// Results returns a channel of the changes of results after the call. There may be any
-// number of readers. A reader does not delay a probe or another reader.
+// Results returns a channel that delivers the changes of results after the call. There may
+// be any number of readers. A reader does not delay a probe or another reader.
 //
 // For each reader, the Manager keeps only the newest unread change of a probe, so the
-// memory of a reader is limited by the number of probes. The channel delivers these
-// changes in the order in which each probe first had an unread change. A result that
-// becomes Unknown is not a change. The initial Failure of the readiness probe of a new
+// memory of a reader is limited by the number of probes. The channel delivers changes in
+// order, except that a newer change takes the place of the probe's unread change. A result
+// that becomes Unknown is not a change. The initial Failure of the readiness probe of a new
 // container is a change.
 //
 // The channel is closed when ctx is done. One goroutine per reader runs until then.

@@ -164,7 +164,7 @@ func (a *APIServer) RecordList(pods []*corev1.Pod) {
 	}
 }
 
-// Forget deletes the last known object of a pod.
+// Forget makes the APIServer forget the last known object of a pod. It sends no request.
 func (a *APIServer) Forget(uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,8 +205,8 @@ func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	return nil // a new mirror pod will be created
 }
 
-// publish publishes the status in change. The last argument is the pod object of the caller:
-// for a static pod, the mirror pod.
+// publish publishes the status in change. The last argument is the object in which publish
+// publishes the status: change.Pod or, for a static pod, its mirror pod.
 func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Pod) error {
 	object, uncertain, deleted := a.base(change.Pod.UID, given)
 	if deleted {
@@ -235,7 +235,7 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 }
 
 // base returns the newest known object of a pod, and reports whether this object may be outdated
-// and whether it was deleted. The last argument is the pod object of the caller.
+// and whether it was deleted. The last argument is the object that the caller knows.
 func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, uncertain, deleted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -251,7 +251,8 @@ func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, 
 	return k.object, k.uncertain, k.deleted
 }
 
-// setKnown records the object of a pod. If change is not nil, it sets other fields of the record.
+// setKnown records the object of a pod. If change is not nil, setKnown calls it to set
+// other fields of the record.
 func (a *APIServer) setKnown(uid types.UID, object *corev1.Pod, change func(*known)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -272,8 +273,8 @@ func (a *APIServer) corrections(uid types.UID, version uint64) (isCorrection, is
 	return isCorrection, isCorrection && !k.corrected.IsZero() && a.cfg.Clock.Since(k.corrected) < correctionPeriod
 }
 
-// get gets the current version of object old. It returns ErrGone if the object does not
-// exist.
+// get gets the current version of an object from the API server; old is an earlier version.
+// get returns ErrGone if the object does not exist.
 func (a *APIServer) get(ctx context.Context, uid types.UID, old *corev1.Pod) (*corev1.Pod, error) {
 	start := a.cfg.Clock.Now()
 	object, err := a.cfg.Pods(old.Namespace).Get(ctx, old.Name, metav1.GetOptions{})
@@ -347,8 +348,9 @@ func (a *APIServer) called(c Call, object *corev1.Pod, start time.Time) {
 }
 
 // isNewer reports whether object a is a newer version of object b, or a different object.
-// It returns false if the versions cannot be compared. Resource versions of one object are
-// ordered as numbers (KEP-5504).
+// Resource versions of one object are ordered as numbers (KEP-5504). If a has no resource
+// version, isNewer returns false. If only b has none, it returns true. If both are versions of
+// one object and a version is not a number, it returns false.
 func isNewer(a, b *corev1.Pod) bool {
 	if a.ResourceVersion != "" && (a.UID != b.UID || b.ResourceVersion == "") {
 		return true

@@ -25,10 +25,10 @@ type Config struct {
 	// it also uses the resize conditions of this pod. Default: the pod that was passed with the
 	// last status.
 	Pod func(types.UID) (*corev1.Pod, bool)
-	// Saved returns the status of a pod that an earlier process has saved, such as
-	// [Saved.Status]. The Manager uses this status until a status of the pod is set, so that
-	// no termination of a container is reported twice and no start time changes. Default: the
-	// pod's own Status.
+	// Saved returns the status that an earlier process has saved for a pod. An implementation
+	// is [Saved.Status]. The Manager uses this status until a status of the pod is set, so
+	// that no termination of a container is reported twice and no start time changes. Default:
+	// the pod's own Status.
 	Saved func(types.UID) (corev1.PodStatus, bool)
 }
 

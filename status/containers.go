@@ -70,7 +70,7 @@ func ContainerStatuses(in Input) (inits, regulars, ephemerals []corev1.Container
 		}
 		inits[i] = g.container(c, k, find(g.old.InitContainerStatuses, c.Name))
 	}
-	// Never nil: for conditions, nil means that the statuses are unknown.
+	// regulars is never nil, because for the conditions nil means that the statuses are unknown.
 	regulars = make([]corev1.ContainerStatus, len(spec.Containers))
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
@@ -222,8 +222,9 @@ func restoreHistory(st, old *corev1.ContainerStatus) {
 	}
 	st.RestartCount = max(st.RestartCount, old.RestartCount)
 	// During a back-off, showWaiting shows the container's own termination as the last
-	// termination. After the back-off, the termination may be the state again. A termination
-	// must not be the state and the last termination at the same time.
+	// termination. After the back-off, the termination may be the state again. It is then not
+	// copied, because a termination must not be the state and the last termination at the same
+	// time.
 	own := last != nil && last.ContainerID != "" && last.ContainerID == st.ContainerID
 	if st.LastTerminationState.Terminated == nil && !own {
 		st.LastTerminationState.Terminated = last.DeepCopy()

@@ -12,8 +12,8 @@ import (
 )
 
 // convert returns the status of container c. c must not be nil. If the runtime does not know the
-// state of a container that was reported as running, convert returns a termination. If the status
-// showed the container as waiting, a container that must run only once could run twice.
+// state of a container that was reported as running, convert returns a termination. If convert
+// returned a waiting state instead, a container that must run only once could run twice.
 func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{
 		Name:         podcache.ContainerName(c),

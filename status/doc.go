@@ -77,9 +77,9 @@
 //
 // Each call of Run, Sync or Flush of a Publisher runs at most [PublisherConfig].Workers
 // publications at a time, and returns when these have ended. Run, Sync and Flush may run
-// concurrently: a pod still has only one publication at a time. The Publisher calls Publish
-// of a sink without a lock held. It may call Forget while writers of the Manager wait, so
-// Forget must not call writing methods of the Manager.
+// concurrently. Even then, a pod has only one publication at a time. The Publisher calls
+// Publish of a sink without a lock held. It may call Forget while writers of the Manager wait,
+// so Forget must not call writing methods of the Manager.
 //
 // # Differences from the kubelet
 //
@@ -110,8 +110,8 @@
 //     that the status in the API server differs from the status that was sent.
 //   - Messages are valid UTF-8: a sequence of invalid bytes becomes one replacement
 //     character; in the kubelet the JSON encoder replaces each byte.
-//   - The runtime reports for each container whether a mount is recursively read-only; the
-//     kubelet derives this from what the runtime supports.
+//   - A read-only mount is shown as recursively read-only if the runtime reports this for the
+//     mount; the kubelet derives this from what the runtime supports.
 //   - A container's status has its volume mounts from the first report on; the kubelet
 //     copies them from the previous status, so they stay missing if the previous status had
 //     no volume mounts.
@@ -196,7 +196,7 @@
 //   - A patch is sent only if a value changes; the kubelet also sends one if only the order
 //     of conditions differs.
 //   - Publication does not change the reported status; in the kubelet the time of a
-//     DisruptionTarget condition becomes the time of the call.
+//     DisruptionTarget condition becomes the time of the publication.
 //   - Statuses are published concurrently, without a GET and with the resource version as a
 //     precondition; the kubelet has one loop, a GET before each PATCH, and only the UID as
 //     a precondition. Here each pod has its own back-off, which honours Retry-After.

@@ -10,12 +10,13 @@ import (
 )
 
 // Merge returns the status to publish. pod is the object in the API server, and reported is
-// the status that the node reports:
+// the status that the node reports. Merge has these rules:
 //
 //   - conditions of other writers and the status of resource claims are copied from pod,
 //     whatever the reported status contains;
-//   - DisruptionTarget, which other writers may set too, is published only together with
-//     the terminal phase that it explains;
+//   - a reported DisruptionTarget is published only together with the terminal phase that
+//     it explains. Otherwise a DisruptionTarget in pod is copied, because other writers may
+//     set it too;
 //   - mayRun means that the pod may still have running containers. Merge then omits a new
 //     terminal phase, because other components would reuse the pod's resources. The rest of
 //     the reported status is published, and held is true;
@@ -48,7 +49,7 @@ func Merge(pod *corev1.Pod, reported *corev1.PodStatus, mayRun bool, now time.Ti
 
 // mergeConditions returns the node's conditions in the reported status and the conditions of
 // other writers in the API server's status. If ends is true, the reported terminal phase is
-// published now, and a reported DisruptionTarget replaces the one in the API server.
+// published now. A reported DisruptionTarget then replaces the condition in the API server.
 func mergeConditions(api, reported *corev1.PodStatus, ends bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(api.Conditions)+len(reported.Conditions))
 	for _, c := range api.Conditions {

@@ -22,9 +22,9 @@ const (
 	offlineWait = 10 * time.Second
 )
 
-// checkpoint stores the pods of the node, and the services and runtime classes that their
-// containers need. The agent reads them if it starts while the API server can't be reached. The
-// methods of a checkpoint must not be called concurrently.
+// checkpoint stores the pods of the node, the services that their containers need, and all runtime
+// classes. The agent reads them if it starts while the API server can't be reached. The methods of
+// a checkpoint must not be called concurrently.
 type checkpoint struct {
 	cfg      Config
 	services *services
@@ -36,13 +36,13 @@ type checkpoint struct {
 // of an agent should not contain secrets.
 type stored struct {
 	Pods           []*corev1.Pod          `json:"pods"`
-	Services       []*corev1.Service      `json:"services"` // of the namespaces of the pods
+	Services       []*corev1.Service      `json:"services"` // of the namespaces of the pods, and of the namespace default
 	RuntimeClasses []*nodev1.RuntimeClass `json:"runtimeClasses"`
 }
 
-// save stores the pods with their services if an object was added, removed or changed since the
-// last call. It ignores changes of a pod that do not change the pod's generation, such as a new
-// status.
+// save stores the pods, their services and the runtime classes if one of these objects was added,
+// removed or changed since the last call. It ignores changes of a pod that do not change the pod's
+// generation, such as a new status.
 func (c *checkpoint) save(ctx context.Context, pods []*corev1.Pod) {
 	if c.cfg.State == nil {
 		return

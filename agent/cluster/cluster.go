@@ -109,8 +109,8 @@ func (c *Cluster) Join(cfg *agent.Config) error {
 
 // Run runs the agent as a node of the cluster until ctx is done or the agent has stopped. It
 // registers the node, reports its status, renews its lease, and maintains the mirror pods of static
-// pods. It then joins its goroutines and returns the error of [agent.Agent.Run]. Create the agent
-// from a config that [Cluster.Join] has completed.
+// pods. When the agent has stopped, Run joins its goroutines and returns the error of
+// [agent.Agent.Run]. Create the agent from a config that [Cluster.Join] has completed.
 //
 // If the API server can't be reached, the agent runs the static pods and the pods that it has
 // received, and Run repeats its requests.
@@ -145,7 +145,7 @@ func (c *Cluster) withLogger(ctx context.Context) context.Context {
 	return logr.NewContext(ctx, logr.FromSlogHandler(c.cfg.Logger.Handler()))
 }
 
-// sync informs the agent of a change of an object that pods use.
+// sync calls the agent's Sync for the given pods. Before Run, it does nothing.
 func (c *Cluster) sync(pods ...types.UID) {
 	if a := c.agent.Load(); a != nil {
 		a.Sync(pods...)

@@ -54,8 +54,9 @@ type Config struct {
 	// provider. Optional.
 	ProviderID string
 
-	// StatusPeriod is the time between two checks whether the node's status has changed. A
-	// changed condition is reported at once. Default [DefaultStatusPeriod].
+	// StatusPeriod is the time between two checks whether the node's status has changed. A change
+	// of the condition Ready or of a pressure condition is reported at once. Default
+	// [DefaultStatusPeriod].
 	StatusPeriod time.Duration
 	// ReportPeriod is the time after which an unchanged status of the node is reported again.
 	// Default [nodestatus.ReportPeriod].

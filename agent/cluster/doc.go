@@ -84,8 +84,9 @@
 //   - The API server forbids the request for the first token of a pod until it knows that the pod
 //     is bound to the node. The agent repeats the request for up to three seconds. In the kubelet,
 //     the volume fails with an event, and the kubelet sets up the volume again half a second later.
-//   - The agent reports a changed condition of the node at once. The kubelet reports it at the next
-//     check, up to ten seconds later, except when the node starts or shuts down.
+//   - The agent reports at once that the condition Ready or a pressure condition of the node has
+//     changed. The kubelet reports the change at the next check, up to ten seconds later, except
+//     when the node starts or shuts down.
 //   - The agent waits up to five seconds until the node is ready before it sends the first report;
 //     a restarted kubelet may report for a moment that the node is not ready. If a new node becomes
 //     ready within this time, the agent records no event NodeReady.
@@ -102,7 +103,7 @@
 //     the API server can't be reached, the pods run on without probes and restarts. The agent
 //     stores the pods in [Config].State, and manages the stored pods after such a start.
 //   - The kubelet sets the annotation volumes.kubernetes.io/controller-managed-attach-detach on the
-//     node. The agent does not set it, because no controller attaches volumes.
+//     node. The agent does not set it, because its volumes need no attach/detach controller.
 //   - The agent compares mirror pods with static pods after each change; the kubelet compares them
 //     when it syncs the static pod. So if a client deletes the mirror pod of a static pod that has
 //     ended, this package creates it again, and the kubelet does not.
@@ -110,7 +111,7 @@
 // # Testing your code with it
 //
 // The fake clientset of client-go is enough to run pods, as the example shows. The fake clientset
-// does not check preconditions, and ignores field selectors. For tests that depend on these, use a
-// test server of net/http/httptest or an API server. An agent on a fakecri.Node needs no container
+// does not check preconditions, and ignores field selectors. If a test needs them, use a test
+// server of net/http/httptest or an API server. An agent on a fakecri.Node needs no container
 // runtime.
 package cluster

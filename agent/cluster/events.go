@@ -18,8 +18,7 @@ import (
 const component = "kubelet"
 
 // events passes events to client-go's recorder, which merges similar events and limits the rate
-// for each object. It stores events that are recorded before run is called, and sends them when run
-// is called.
+// for each object. Until run is called, AnnotatedEventf stores the events. run then sends them.
 type events struct {
 	client   kubernetes.Interface
 	nodeName string

@@ -88,8 +88,8 @@ func (l *lease) create(ctx context.Context) error {
 	return nil
 }
 
-// next returns a renewed copy of a lease. The node is its owner, so that the API server deletes
-// the lease with the node.
+// next returns a renewed copy of a lease. The node becomes the owner of the lease, so that the
+// garbage collector of the cluster deletes the lease after the node.
 func (l *lease) next(ctx context.Context, base *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	node, err := l.owner(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// mirrorPause is the time between two passes. In this time the watch delivers the mirror pods
-	// that the previous pass has created.
+	// mirrorPause is the shortest time between two passes. In this time the watch delivers the mirror
+	// pods that the previous pass has created.
 	mirrorPause = time.Second
 	// mirrorRetry is the time until the next pass after a failure.
 	mirrorRetry = 10 * time.Second
@@ -67,8 +67,8 @@ func (m *mirrors) run(ctx context.Context, a *agent.Agent) {
 }
 
 // pass creates missing mirror pods, and deletes outdated and orphaned ones. It does nothing until
-// all sources of static pods and the mirror pods are known. It makes the agent publish the status
-// of a static pod again if the mirror pod has another status.
+// the mirror pods are known and every source of the agent has defined its pods. It makes the agent
+// publish the status of a static pod again if the mirror pod has another status.
 func (m *mirrors) pass(ctx context.Context, a *agent.Agent) error {
 	if !m.pods.watched.isSynced() || !sourcesKnown(a) {
 		return nil

@@ -36,10 +36,10 @@ type node struct {
 	events  *events
 
 	// These fields are used only by the goroutine of run.
-	stored     *corev1.Node // the newest version that a request has returned
+	stored     *corev1.Node // the version that run has created, patched or read last
 	attempts   nodestatus.Attempts
 	lastReport time.Time     // of a successful report; zero before the first
-	delay      time.Duration // random time until the next report of an unchanged status
+	delay      time.Duration // random; added to ReportPeriod for the next report of an unchanged status
 	cordoned   bool          // spec.unschedulable in the last event
 }
 
@@ -130,8 +130,8 @@ func (n *node) awaitReady(ctx context.Context, local localNode, changes <-chan s
 }
 
 // sleep waits until the next report is due. After a successful report, this is one period later, or
-// as soon as a condition of the node has changed. After a failed report, [nodestatus.Attempts]
-// determines the time.
+// as soon as the agent must record an event about the node's status, such as NodeNotReady. After a
+// failed report, [nodestatus.Attempts] determines the time.
 func (n *node) sleep(ctx context.Context, local localNode, changes <-chan struct{}) {
 	wait := max(0, n.attempts.Next(n.cfg.StatusPeriod).Sub(n.cfg.Clock.Now()))
 	timer := n.cfg.Clock.NewTimer(wait)

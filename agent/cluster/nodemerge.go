@@ -14,16 +14,16 @@ import (
 )
 
 // mergeStatus returns the status to report. It merges api, the status in the API server, with own,
-// the status that the agent has computed:
+// the status that the agent has computed. The rules for the fields are:
 //
 //   - conditions of types that the agent's status does not have are copied from api. The transition
 //     time of a condition in the agent's status changes only with the condition's status;
 //   - extended resources that the agent's status does not have are copied from api, because another
 //     client offers them. As in the kubelet, their whole capacity is allocatable;
-//   - volumes attached and the configuration are copied from api;
-//   - the addresses, and each value that describes the machine, are copied from api if the agent's
-//     status does not have them. The images are copied from api if the agent has not listed its
-//     images yet;
+//   - VolumesAttached and Config are copied from api;
+//   - the addresses, the runtime handlers, the features, and each value of NodeInfo that describes
+//     the machine or the runtime are copied from api if the agent's status does not have them. The
+//     images are copied from api if the agent has not listed its images yet;
 //   - all other fields are copied from the agent's status.
 //
 // The heartbeat time of each condition of the agent is set to now. mergeStatus does not modify its

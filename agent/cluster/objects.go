@@ -31,7 +31,7 @@ type objects struct {
 	// released is called when a pod is released.
 	released func(types.UID)
 
-	wake chan struct{} // capacity 1: starting is not empty
+	wake chan struct{} // capacity 1; a message means that starting is not empty
 
 	mu       sync.Mutex
 	entries  map[objectKey]*entry

@@ -25,7 +25,7 @@ type pods struct {
 	cfg     Config
 	watched *watched[*corev1.Pod]
 	sink    *status.APIServer
-	// services and classes are stored with the pods.
+	// services and classes are stored in Config.State together with the pods: see checkpoint.
 	services *services
 	classes  *runtimeClasses
 	// overwritten is called with the pods whose status another client has changed.
@@ -41,7 +41,7 @@ func newPods(cfg Config) *pods {
 }
 
 // run is the Run of an agent.Source. It calls the function set with all pods after the first
-// complete list and after each change, until ctx is done. It passes newer objects to the sink
+// complete list and after each change, until ctx is done. It passes the changed pods to the sink
 // before it calls the function, so that the sink needs no GET requests.
 //
 // If no list has arrived after offlineWait, run calls the function with the pods that Config.State
@@ -61,8 +61,9 @@ func (p *pods) run(ctx context.Context, set func(context.Context, []*corev1.Pod)
 		setting.Lock()
 		defer setting.Unlock()
 		set(ctx, own)
-		// The agent may skip versions. If the newest status equals the status that the agent
-		// received last, the agent sees no change and does not publish its own status again.
+		// The agent may skip versions of a pod. If the newest version has the status that the
+		// agent received last, the agent sees no change. Therefore this call makes the agent
+		// publish its own status again.
 		p.overwritten(overwritten...)
 		p.mirrorsChanged()
 		checkpoint.save(ctx, own) // last, so that no pod waits for the file
@@ -80,7 +81,8 @@ func (p *pods) run(ctx context.Context, set func(context.Context, []*corev1.Pod)
 		}
 	})
 	wg.Go(func() {
-		// The services may become known after the pods.
+		// The services and runtime classes may become known after the pods. So save the pods once
+		// more when all lists are complete.
 		for _, synced := range []<-chan struct{}{p.watched.synced, p.services.watched.synced, p.classes.watched.synced} {
 			select {
 			case <-synced:

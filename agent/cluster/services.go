@@ -39,8 +39,8 @@ func (s *services) list(namespace string) ([]*corev1.Service, error) {
 	return s.watched.all(func(service *corev1.Service) bool { return service.Namespace == namespace }), nil
 }
 
-// of returns the services for which the containers of the pods have environment variables, sorted
-// by namespace and name.
+// of returns the services of the pods' namespaces and of the namespace default, sorted by namespace
+// and name. The containers of the pods may have environment variables for these services.
 func (s *services) of(pods []*corev1.Pod) []*corev1.Service {
 	namespaces := map[string]bool{metav1.NamespaceDefault: true} // has the service of the API server
 	for _, p := range pods {

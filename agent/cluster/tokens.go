@@ -25,7 +25,7 @@ const (
 	firstTokenWait = 50 * time.Millisecond
 )
 
-// tokens requests tokens of service accounts and caches them until 80 % of their life is over.
+// tokens requests and caches tokens of service accounts, and refreshes them: see refreshAt.
 type tokens struct {
 	cfg Config
 
@@ -81,9 +81,8 @@ func (t *tokens) token(ctx context.Context, pod *corev1.Pod, request *authentica
 	}
 }
 
-// request requests a token. If the API server forbids the request, it repeats the request until the
-// patience is over. The Node authorizer permits the request only some time after the pod was bound
-// to the node.
+// request requests a token. The Node authorizer permits the request only some time after the pod
+// was bound to the node. So a forbidden request is repeated; patience is the time limit.
 func (t *tokens) request(ctx context.Context, k tokenKey, request *authenticationv1.TokenRequest, patience time.Duration) (*authenticationv1.TokenRequest, error) {
 	end := t.cfg.Clock.Now().Add(patience)
 	for wait := firstTokenWait; ; wait *= 2 {

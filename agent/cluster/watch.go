@@ -34,8 +34,9 @@ type watched[T object] struct {
 	// listed is called with all objects of each complete list, before the function changed is
 	// called. Optional.
 	listed func(objects []T)
-	// changed is called after each change with the new and changed objects. It runs in the
-	// goroutine of run, in the order of the changes. Optional.
+	// changed is called after each change. After a complete list, it gets all objects. After
+	// any other change, it gets the added or changed object, or no objects if an object was
+	// deleted. The function runs in the goroutine of run, in the order of the changes. Optional.
 	changed func(objects []T)
 
 	synced chan struct{} // closed after the first complete list
@@ -52,8 +53,8 @@ type kind[L runtime.Object] struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// newWatched returns a watched without objects. It sends no request until run is called. The
-// argument selector is a field selector. An empty selector selects all objects.
+// newWatched returns a watched without objects. It sends no request until run is called. selector
+// is a field selector. An empty selector selects all objects.
 func newWatched[T object, L runtime.Object](example T, cfg Config, k kind[L], selector string) *watched[T] {
 	w := &watched[T]{
 		cfg: cfg, example: example, selector: selector,

@@ -35,8 +35,8 @@
 //     kubelet's default. The timeout of RunPodSandbox is four minutes, because a runtime may
 //     have to pull the sandbox's image. For StopContainer and ExecSync, the timeout in the
 //     arguments is added to the two minutes. For CheckpointContainer, a longer timeout in the
-//     request replaces the two minutes. PullImage, GetContainerEvents, and an ExecSync whose
-//     argument timeout is 0 have no timeout.
+//     request replaces the two minutes. PullImage, GetContainerEvents, and an ExecSync with the
+//     timeout 0 have no timeout.
 //  3. The client receives messages of up to 16 MiB, the maximum that containerd sends by
 //     default.
 //  4. Errors of the runtime are returned unchanged, so that Code of

@@ -26,9 +26,9 @@
 // # What it guarantees
 //
 //  1. Local opens and starts nothing. Each capability reads its files when it is used.
-//  2. A call of [Host].Facts takes about 0.2 ms. It reads the CPUs, the identity of the machine
-//     and the features of the kernel only once. It reads memory, swap, huge pages, the size of
-//     the disk, addresses, resolv.conf and hosts in each call.
+//  2. A call of [Host].Facts takes about 0.2 ms. Only the first call reads the CPUs, the identity
+//     of the machine and the features of the kernel. Each call reads memory, swap, huge pages, the
+//     size of the disk, addresses, resolv.conf and hosts.
 //  3. Unknown is not zero. A figure that could not be read is missing, and the error names the
 //     file. The other figures are still returned.
 //  4. On an idle node, the runtime's statistics are refreshed once a minute. [Stats].Pods waits
@@ -48,8 +48,8 @@
 // All functions and methods are safe for concurrent use, and no lock is held during a call of
 // the runtime.
 //
-// Until [Host].Run is called, the runtime's figures are not refreshed, and each call of
-// [Stats].Pods waits 2 s before it returns the old figures. After Run has returned,
+// Until [Host].Run is called, no statistics are refreshed. Each call of [Stats].Pods then waits 2 s
+// and returns only the memory and the processes of the pods' cgroups. After Run has returned,
 // [Stats].Pods returns an error.
 //
 // # Differences from the kubelet

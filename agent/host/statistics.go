@@ -161,9 +161,9 @@ func (s *statistics) isBelowThreshold(node eviction.NodeStats) bool {
 
 // Pods measures pods with figures of the runtime that are new enough to select a pod for eviction.
 // If a signal of the node is below its threshold, Pods waits up to freshTimeout for figures that
-// are newer than the last measurement of the node. Older figures are not enough, because the usage
-// of a pod that causes memory pressure grows quickly. Only the runtime knows the memory usage of a
-// pod without a cgroup.
+// are newer than the last measurement of the node. The usage of a pod that causes memory pressure
+// grows quickly. If the pod has no cgroup, only the runtime knows its memory usage, so older
+// figures of the runtime are not enough.
 func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	if err := s.enter(); err != nil {
 		return nil, err

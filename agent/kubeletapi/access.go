@@ -24,7 +24,7 @@ type Access struct {
 	// both be set.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// MinTLSVersion, CipherSuites and CurvePreferences are as in [tls.Config]. Default of
-	// MinTLSVersion: TLS 1.2. Default of the others: as in [tls.Config].
+	// MinTLSVersion: TLS 1.2. CipherSuites and CurvePreferences have the defaults of [tls.Config].
 	MinTLSVersion    uint16
 	CipherSuites     []uint16
 	CurvePreferences []tls.CurveID

@@ -95,8 +95,8 @@ func verb(method string) string {
 	}
 }
 
-// subresources returns the subresources of a path. A user who may access one of them may request
-// the path.
+// subresources returns the subresources of a path. A user who may access any of these subresources
+// may request the path.
 func subresources(path string) []string {
 	switch firstSegment(path) {
 	case "pods", "runningpods":

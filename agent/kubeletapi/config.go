@@ -149,11 +149,11 @@ type Streams interface {
 
 // Events is a log of events that clients can follow. *eventlog.Log implements it.
 type Events interface {
-	// After returns the stored events whose numbers exceed the argument, and the argument for the
-	// next call. After returns false if an event whose number exceeds the argument was deleted.
+	// After returns the stored events with numbers above the given number, and the number for the
+	// next call. After returns false if an event with a number above the given number was deleted.
 	After(number uint64) (events []api.Event, next uint64, complete bool)
-	// Changed returns a channel that is closed when an event exists whose number exceeds the
-	// argument.
+	// Changed returns a channel that is closed when an event with a number above the given number
+	// exists.
 	Changed(number uint64) <-chan struct{}
 	// About returns the last events about an object, newest first. The limit is the maximum number
 	// of events.

@@ -46,12 +46,13 @@
 //	/agent/pull?image=IMAGE                    POST: pulls an image, and responds when it is pulled
 //
 // Only the streams, /run, /checkpoint, /debug/flags/v, /agent/restart and /agent/pull can change
-// anything. /configz, /healthz, /metrics, /statusz and /flagz accept any method, as in the kubelet,
-// and /stats/summary also accepts POST. All other endpoints support only GET and HEAD. A path whose
-// feature is off responds as the kubelet does. The streams use SPDY or WebSocket: the server
-// proxies the connection to the URL at which the runtime serves the stream. Runtimes do not support
-// two of the protocols: v5.channel.k8s.io (exec and attach over WebSocket), and SPDY in a WebSocket
-// (port-forward). The server translates both to SPDY, as the kubelet does.
+// anything. Of the endpoints that change nothing, /configz, /healthz, /metrics, /statusz and /flagz
+// accept any method, as in the kubelet, and /stats/summary also accepts POST. The rest of them
+// support only GET and HEAD. A path whose feature is off responds as the kubelet does. The streams
+// use SPDY or WebSocket. The server proxies the connection to the URL at which the runtime serves
+// the stream. Runtimes do not support two of the protocols: v5.channel.k8s.io (exec and attach over
+// WebSocket), and SPDY in a WebSocket (port-forward). The server translates both to SPDY, as the
+// kubelet does.
 //
 // /agent/explain and /agent/plan respond with JSON, or with text if the client prefers
 // text/plain or sends ?output=text. In all paths the name of a static pod may omit the suffix
@@ -97,9 +98,10 @@
 //     time.
 //  4. A client has 10 s to send its request and 30 s to receive the response. It has only 5 s to
 //     receive the page, a health check or a refusal. The calls of TokenReviewer and Authorizer for
-//     a request end after at most 10 s. A stream may last forever if the client receives each piece
-//     within 10 s. The server closes the connection of a slower client. The server refuses headers
-//     of more than 16 KiB with 431 and bodies of more than 64 KiB with 413.
+//     a request end after at most 10 s. Other limits apply to long responses, such as logs and
+//     events with ?watch: the client must receive each piece within 10 s. The server closes the
+//     connection of a slower client. The limits of streams are in item 11. The server refuses
+//     headers of more than 16 KiB with 431 and bodies of more than 64 KiB with 413.
 //  5. At most MaxConnections connections are open. At the limit, the server still accepts a new
 //     connection. To make room, it closes the connection whose state has not changed for the
 //     longest time, even during a response. The state changes when a connection is opened, when a
@@ -121,8 +123,9 @@
 //     2 s later.
 //  11. A stream ends at the latest 2 s after the agent has observed the end of its container, or of
 //     its sandbox for a port-forward. A stream also ends after StreamIdleTimeout without a byte,
-//     and when TCP keep-alives show that the client no longer exists. A client that stops
-//     receiving stops the stream: the server buffers at most a few MiB of the data.
+//     and when TCP keep-alives show that the client no longer exists. While a client does not
+//     receive, the server also stops receiving from the runtime. It buffers at most a few MiB of
+//     the data.
 //
 // # Goroutines and locking
 //
@@ -140,8 +143,8 @@
 //     kubelet responds with 500.
 //   - Without a token file, client CA and TokenReviewer, ours allows all requests on loopback; the
 //     kubelet refuses them.
-//   - In ours, the anonymous user may only read the paths of the read-only port if there is no
-//     Authorizer. With the kubelet's mode AlwaysAllow, the anonymous user may make all requests.
+//   - Without an Authorizer, the anonymous user of ours may only read the paths of the read-only
+//     port. With the kubelet's mode AlwaysAllow, the anonymous user may make all requests.
 //   - The kubelet has no token file. The user of our token is in the group system:masters.
 //   - The kubelet reads UIDs in client certificates, and tokens in the header
 //     Sec-WebSocket-Protocol; ours ignores both. Ours accepts several spaces before a token; the

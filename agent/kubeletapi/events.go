@@ -15,8 +15,8 @@ import (
 const (
 	eventStream = "text/event-stream"
 	jsonLines   = "application/x-ndjson"
-	// heartbeat is the time between two comments on a stream of server-sent events while no event
-	// occurs. Without these comments, a broken connection could remain undetected.
+	// heartbeat is the time between two comments on a stream of server-sent events. Without these
+	// comments, a broken connection could remain undetected while no event occurs.
 	heartbeat = 15 * time.Second
 )
 

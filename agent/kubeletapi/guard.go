@@ -16,7 +16,7 @@ import (
 const maxBodyBytes = 64 << 10 // no endpoint needs more
 
 // guard refuses requests with a large body, and requests for which admit returns a refusal. It also
-// sets the headers of all responses.
+// sets the headers that all responses have.
 func (s *Server) guard(next http.Handler, admit func(*http.Request) *refusal) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setAnswering(r.Context(), connState{})

@@ -36,8 +36,8 @@ func (s *Server) readyzChecks() []Check {
 	return s.checks(func(agent.Check) bool { return true })
 }
 
-// checks returns all checks. It calls its argument for each check of the agent that has an error.
-// If the argument returns false, the check passes, and the error becomes a note.
+// checks returns all checks. It calls the given function for each check of the agent that has an
+// error. If the function returns false, the check passes, and the error becomes a note.
 func (s *Server) checks(fails func(agent.Check) bool) []Check {
 	all := []Check{alive()}
 	for _, c := range s.cfg.Agent.Health() {

@@ -75,7 +75,8 @@ func attemptOf(pod agent.Pod, container string, previous bool) (uint32, error) {
 			return c.GetMetadata().GetAttempt(), nil
 		}
 	}
-	// The container was removed; its logs may still exist.
+	// The container was removed, but its logs may still exist. The restart count
+	// gives its attempt number.
 	attempt := uint32(max(s.RestartCount, 0))
 	if previous && s.State.Running != nil && attempt > 0 {
 		attempt--

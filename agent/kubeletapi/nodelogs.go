@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// systemLogs serves the files of the folder SystemLogs, or the logs of services if the request has
-// a query.
+// systemLogs serves the files of the folder Config.SystemLogs. If the request has a query and
+// Config.Journal is set, it serves the logs of services instead.
 func (s *Server) systemLogs(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Journal != nil {
 		if query, err := parseSystemLogQuery(r.URL.Query()); err != nil {
@@ -30,7 +30,7 @@ func (s *Server) serveLogFiles(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	defer func() { _ = root.Close() }() // nothing was written
+	defer func() { _ = root.Close() }() // read-only
 	http.StripPrefix("/logs/", http.FileServerFS(logFiles{root})).ServeHTTP(w, r)
 }
 

@@ -8,12 +8,12 @@ import (
 // Observer has optional callbacks for metrics. Requests call them concurrently. The callbacks must
 // not block.
 type Observer struct {
-	// Request is called when a request arrives, before the server checks its client. The argument
+	// Request is called when a request arrives, before the server checks the client. The argument
 	// path is the first element of the request's path, such as exec. For a path below /metrics, it
-	// is the first two elements, such as metrics/probes. It is "other" if no endpoint has this
-	// path. The argument serverType is "readwrite" for [Server.Run] and "readonly" for
-	// [Server.RunReadOnly]. When the response is complete, the server calls done. Request must not
-	// return a nil done.
+	// is the first two elements, such as metrics/probes. It is "other" for the path / and for a
+	// path without an endpoint. The argument serverType is "readwrite" for [Server.Run] and
+	// "readonly" for [Server.RunReadOnly]. When the response is complete, the server calls done.
+	// Request must not return a nil done.
 	Request func(r *http.Request, path, serverType string) (done func())
 	// Checked is called for each check of /healthz, /livez and /readyz that a request has run.
 	// The argument endpoint is the first element of the path, and err is the result of the check.

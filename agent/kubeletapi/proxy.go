@@ -142,9 +142,10 @@ func parseStreams(query url.Values) (streams, error) {
 	return s, nil
 }
 
-// requestedPorts returns the ports of a port-forward: any number of parameters, each with ports
-// that are separated by commas. A client that uses WebSocket without SPDY must send these
-// parameters. A client that uses SPDY names a port when it opens a connection to the port.
+// requestedPorts returns the ports of a port-forward from the query parameters named port. Each of
+// these parameters may list several ports, separated by commas. A client that uses WebSocket
+// without SPDY must send at least one of these parameters. A client that uses SPDY names a port
+// when it opens a connection to the port.
 func requestedPorts(r *http.Request) (ports []int32, err error) {
 	parameters := r.URL.Query()[corev1.PortHeader]
 	if len(parameters) == 0 && isWebSocket(r) && tunnelProtocol(r) == "" {

@@ -151,8 +151,8 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, handler http.
 	return shutdown
 }
 
-// serverLog handles the messages of net/http, which have the level Debug: disconnected clients and
-// failed handshakes. A panic of a handler gets the level Error.
+// serverLog logs the messages of net/http with the level Debug, for example messages about
+// disconnected clients and failed handshakes. A panic of a handler gets the level Error.
 type serverLog struct{ slog.Handler }
 
 // Enabled implements [slog.Handler].
@@ -197,7 +197,7 @@ func onReadOnlyPort(path string) bool {
 	}
 }
 
-// handler returns the handler of those endpoints whose paths its argument accepts.
+// handler returns the handler of the endpoints whose patterns the given function accepts.
 func (s *Server) handler(served func(path string) bool) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range s.endpoints() {

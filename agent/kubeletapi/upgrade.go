@@ -111,7 +111,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, target *url.URL
 			s.logStream(r, err)
 			refuse(w, err)
 		},
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), // connections that the client or the runtime closes
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), // about connections that the client or the runtime closes
 	}).ServeHTTP(w, r)
 }
 

@@ -27,7 +27,7 @@ import (
 const (
 	spdyProtocol     = "v4.channel.k8s.io" // of exec and attach over SPDY
 	channelsProtocol = "v5.channel.k8s.io" // of exec and attach over WebSocket
-	tunnelPrefix     = "SPDY/3.1+"         // starts the name of the protocol of a port-forward over SPDY in a WebSocket
+	tunnelPrefix     = "SPDY/3.1+"         // prefix of the protocol of a port-forward over SPDY in a WebSocket
 )
 
 // The channels of v5.channel.k8s.io. The first byte of a message is the channel. A message that
@@ -213,7 +213,8 @@ func serveChannels(w http.ResponseWriter, r *http.Request, target *url.URL, want
 			})
 		}
 	}
-	// Read the status at once: the runtime may send it before the client has received all output.
+	// Read the status before waiting for the outputs. The runtime may send the status while the
+	// client still receives output, and an unread status would block the output streams: see drain.
 	status, err := io.ReadAll(io.LimitReader(runtime.streams[errorChannel], maxStatusBytes))
 	drain(runtime.streams[errorChannel])
 	outputs.Wait()
@@ -236,7 +237,7 @@ func lostStatus(err error) []byte {
 	if err != nil {
 		message = fmt.Sprintf("%s: %v", message, err)
 	}
-	data, _ := json.Marshal(metav1.Status{ // can't fail: the type has only texts
+	data, _ := json.Marshal(metav1.Status{ // can't fail: JSON can encode every value of this type
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Code: http.StatusInternalServerError,
 		Message: message,

@@ -14,7 +14,8 @@ import (
 )
 
 // assign stores the value of the node in *into. If the value has a wrong type or is out of range,
-// assign adds a problem and leaves *into unchanged.
+// assign adds a problem and leaves *into unchanged. If only an item of a list or a field of an
+// object is wrong, assign stores the rest of the list or object.
 func (p *reader) assign(name string, node *yaml.Node, into any) {
 	node = resolved(node)
 	switch into := into.(type) {

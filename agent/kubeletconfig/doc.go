@@ -45,7 +45,8 @@
 //     settings.
 //  2. A field that is not set, or is null, has its default. A field that is 0 or empty also has
 //     its default, if the kubelet treats the value as not set.
-//  3. If Parse reads the output of [Settings.YAML], it returns the same settings.
+//  3. If Parse reads the YAML of settings that Load or Parse has returned, it returns the same
+//     settings: see [Settings.YAML].
 //  4. Policies returns no error for settings that Load or Parse have returned.
 //
 // # Goroutines and locking
@@ -61,7 +62,7 @@
 //     (0), authentication.webhook.enabled (false), authorization.mode (AlwaysAllow).
 //   - The kubelet logs an unknown field, a field that is set twice and a second
 //     document, and continues; ours refuses the file.
-//   - If a field is set twice, ours reports the second one as a mistake and also checks
+//   - If a field is set twice, ours reports the second value as a mistake and also checks
 //     the first value; the kubelet uses the last value.
 //   - Ours reports the line of each problem, and of each note about a field; the kubelet
 //     reports no lines.

@@ -24,8 +24,8 @@ const maxBytes = 1 << 20
 // File is the parsed content of a configuration file.
 type File struct {
 	Settings Settings
-	// Notes are hints for the author of the file: fields that are ignored, and settings that
-	// disable other settings.
+	// Notes are hints for the author of the file, for example about ignored fields, insecure
+	// settings, and settings that disable other settings.
 	Notes []Problem
 }
 

@@ -27,8 +27,8 @@ type CadvisorSource struct {
 	Usage func(context.Context, []stats.Container) (stats.Usage, error)
 	// Pods returns the agent's pods, as the method Pods of an agent does.
 	Pods func() []agent.Pod
-	// Node returns the node, as the method Node of an agent does. Its IDs are the labels of the
-	// metrics of the machine.
+	// Node returns the node, as the method Node of an agent does. The IDs in the node's status are
+	// the labels of the metrics of the machine.
 	Node func() *corev1.Node
 }
 
@@ -36,8 +36,8 @@ type CadvisorSource struct {
 // limits of containers, pods, QoS classes and the machine. Names and labels are those of cAdvisor
 // in a kubelet. All figures are read during the request; nothing is read between requests. The
 // metrics are not registered with the registerers of [Config]. If Usage returns an error, the
-// handler serves the figures that Usage returned, sets container_scrape_error to 1 and logs the
-// error.
+// handler serves the figures that Usage returned, sets container_scrape_error and
+// machine_scrape_error to 1, and logs the error.
 func (m *Metrics) Cadvisor(s CadvisorSource) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		families := m.gatherCadvisor(r.Context(), s)

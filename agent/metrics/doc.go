@@ -98,9 +98,8 @@
 //   - Our container_oom_events_total, a metric of cAdvisor, has one series for each container and
 //     not one for each instance. The series has no labels id, image and name, and continues to
 //     count after a restart of the container. The value is 0 for a container without OOM kills.
-//   - Our kubelet_http_requests_total and its companions count port-forwards with long_running
-//     true; the kubelet compares the path with another spelling, and counts port-forwards with
-//     false.
+//   - Our metrics kubelet_http_* count port-forwards with long_running true; the kubelet
+//     compares the path with another spelling, and counts port-forwards with false.
 //   - Our metrics on /metrics/cadvisor have the values at the time of the request and no
 //     timestamps, so that Prometheus drops the series of a removed container at once. The kubelet
 //     serves values that are up to 15 s old.
@@ -115,7 +114,7 @@
 //     figures of the kernel. In the kubelet they are 0.
 //   - Our container_oom_events_total is on /metrics and not on /metrics/cadvisor. If it were on
 //     both pages, queries would count each kill twice.
-//   - Ours does not have these metrics of cAdvisor. container_file_descriptors, container_sockets
+//   - Ours does not have some metrics of cAdvisor. container_file_descriptors, container_sockets
 //     and container_ulimits_soft would require reading every open file of every process.
 //     container_fs_sector_*, container_fs_io_*, container_fs_*_merged_total and
 //     container_fs_*_seconds_total are not counted for cgroups by current kernels.

@@ -13,11 +13,10 @@ import (
 
 // Resource returns the handler of the kubelet's page /metrics/resource, which metrics-server
 // scrapes: the resource usage of a node, its pods and their containers. The handler calls
-// the function summary for each request, with the context of the request. The metrics are
-// not registered with the registerers of [Config], and have no node label. If the function
-// returns both a Summary and an error, the handler serves the figures of the Summary and
-// logs the error. Pass the method Summary of an agent, or a function that calls Summary of a
-// stats.Provider.
+// summary for each request, with the context of the request. The metrics are not registered
+// with the registerers of [Config], and have no node label. If summary returns both
+// a Summary and an error, the handler serves the figures of the Summary and logs the error.
+// Pass the method Summary of an agent, or a function that calls Summary of a stats.Provider.
 func (m *Metrics) Resource(summary func(context.Context) (*statsapi.Summary, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		registry := prometheus.NewRegistry()                                                    // a new registry, because the collector uses the context of the request

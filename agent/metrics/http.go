@@ -24,10 +24,10 @@ func newHTTP(f *maker) httpMetrics {
 	}
 }
 
-// Request counts a request to the HTTP server as in flight until the caller calls the function
-// done. It is the callback Request of kubeletapi.Observer. The argument path must be from a small
-// set, as in that callback, because each path has its own series. A request with an unknown
-// method is counted as "other".
+// Request counts a request to the HTTP server. The request counts as in flight until the caller
+// calls done. Request is the callback Request of kubeletapi.Observer. If another server calls
+// Request, the paths must be few, because each path has its own series. A request with an unknown
+// method is counted with the method "other".
 func (m *Metrics) Request(r *http.Request, path, serverType string) (done func()) {
 	method := r.Method
 	if !slices.Contains([]string{

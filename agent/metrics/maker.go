@@ -47,8 +47,8 @@ func (m *maker) undo() {
 // own returns a maker of metrics that the kubelet does not have.
 func (m *maker) own() *maker { return &maker{prefix: ownPrefix, registry: m.registry} }
 
-// also is for the result of own: it adds the metrics and the error of
-// another maker to m.
+// also adds the metrics and the error of another maker to m. Afterwards,
+// undo also unregisters the metrics of the other maker.
 func (m *maker) also(other *maker) {
 	m.made = append(m.made, other.made...)
 	m.err = errors.Join(m.err, other.err)

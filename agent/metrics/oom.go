@@ -44,7 +44,7 @@ func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
 }
 
 // kills returns the number of kills by victim. It deletes the counts of victims whose pod is not
-// among the given pods. For a container of the given pods without a kill, the number is 0.
+// among the given pods. If a container of the given pods had no OOM kill, its number is 0.
 func (m *Metrics) kills(pods []*podcache.Status) map[victim]uint64 {
 	now := map[victim]uint64{{}: 0}
 	present := make(map[types.UID]bool, len(pods))

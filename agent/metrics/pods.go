@@ -333,5 +333,5 @@ func (m *Metrics) Rejected(reason string) {
 // ShutdownStarted records that an agent starts to stop its pods.
 func (m *Metrics) ShutdownStarted() { m.pods.shutdownStart.Set(unix(m.cfg.Clock.Now())) }
 
-// ShutdownEnded records that all pods of an agent were stopped.
+// ShutdownEnded records that an agent has stopped its pods, or that the shutdown was cancelled.
 func (m *Metrics) ShutdownEnded() { m.pods.shutdownEnd.Set(unix(m.cfg.Clock.Now())) }

@@ -23,7 +23,7 @@ type tally struct {
 	working         map[workerState]int
 	isObserved      bool
 	observed        []*podcache.Status
-	cgroupVersion   int // of the source that was added last and knows the version
+	cgroupVersion   int // of the last added source that knows the version
 	logs            map[logLabels]int64
 }
 

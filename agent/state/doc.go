@@ -28,7 +28,7 @@
 //     key, or a call of Keys for the folder of the key, removes these remains.
 //  4. The folder of Files may also contain files and folders that are not values, such as
 //     volumes. The store does not change them.
-//  5. An error names the key. If the key has no value, the error wraps fs.ErrNotExist.
+//  5. An error names the key. If the key has no value, the error of Get wraps fs.ErrNotExist.
 //
 // # Goroutines and locking
 //

@@ -148,8 +148,8 @@ func (f *FileStore) makeFolder(path string, survives atomicfile.Durability) (str
 }
 
 // Delete removes the file of a key, the remains of an interrupted Put, and folders that become
-// empty. If the path of the key is a folder, Delete does not remove the folder, because a folder is
-// not a value.
+// empty, except folders directly in the store's folder. If the path of the key is a folder, Delete
+// does not remove the folder, because a folder is not a value.
 func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("state: delete: %w", err)
@@ -171,8 +171,8 @@ func (f *FileStore) Delete(_ context.Context, key string) (err error) {
 	return nil
 }
 
-// remove deletes the files with these names in a folder. It does not delete folders with
-// these names.
+// remove deletes the files with the given names in a folder. It does not delete folders with the
+// given names.
 func (f *FileStore) remove(path string, names ...string) error {
 	folder, err := f.folder(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -228,8 +228,9 @@ func (f *FileStore) Keys(_ context.Context, prefix string) (keys []string, err e
 	return values, err
 }
 
-// walk returns the paths of all files below a folder of root that may be keys with the prefix.
-// It joins the errors of all folders that could not be read.
+// walk returns the paths of all files in a folder of root, and in those subfolders that may have
+// keys with the prefix. Not every path is such a key. walk joins the errors of all folders that
+// could not be read.
 func walk(root *os.Root, folder, prefix string) (paths []string, err error) {
 	entries, err := safeopen.ReadDir(root, local(folder))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -24,7 +24,7 @@ type Store interface {
 	// The caller owns the value.
 	Get(ctx context.Context, key string) ([]byte, error)
 	// Put replaces a value completely or not at all. The value is durable when Put has returned.
-	// Put does not retain the argument.
+	// Put does not retain the slice.
 	Put(ctx context.Context, key string, value []byte) error
 	// Delete deletes a value. A missing value is not an error. After a power failure the value
 	// may exist again.

@@ -176,8 +176,8 @@ func (r *cgroupReader) cpu(cgroup string) value {
 	return parseKey(b, "usage_usec").times(1000)
 }
 
-// pressure returns the pressure of a version 2 cgroup for resource: "cpu", "memory" or "io". It
-// returns nil if the pressure is unknown.
+// pressure returns the pressure of a cgroup for a resource: "cpu", "memory" or "io". It returns nil
+// in version 1, or if the pressure is unknown.
 func (r *cgroupReader) pressure(cgroup, resource string) *statsapi.PSIStats {
 	if !r.v2 {
 		return nil
@@ -188,7 +188,7 @@ func (r *cgroupReader) pressure(cgroup, resource string) *statsapi.PSIStats {
 func (r *cgroupReader) pressureAt(path string) *statsapi.PSIStats {
 	b, err := readFile(path, &r.buf)
 	if err != nil {
-		return nil // not supported or disabled in the kernel
+		return nil // the kernel does not report pressure, or the cgroup was removed
 	}
 	psi, ok := parsePressure(b)
 	if !ok {

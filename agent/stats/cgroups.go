@@ -11,7 +11,7 @@ import (
 )
 
 // Cgroups reads the cgroups of the machine, of all pods and their QoS classes, and of the given
-// containers and their pods. Each call reads the files again, and makes no call to the runtime.
+// containers and their pods. Each call reads the cgroups again, and makes no call to the runtime.
 // The sizes of writable layers come from the last refresh. A container without a cgroup is missing
 // in the result. If the root cgroup can't be read, or if ctx is done, Cgroups returns an error, and
 // the figures that it has read.
@@ -73,7 +73,8 @@ type layers struct {
 	used map[string]uint64
 }
 
-// layers returns what the runtime last reported for the containers' writable layers.
+// layers measures the filesystem of the writable layers, and returns it with the sizes of the
+// layers that the runtime last reported. The result is empty if the filesystem can't be measured.
 func (r *usageReader) layers(p *Provider) (l layers) {
 	fs, ok := r.filesystem(p.filesystems()[2])
 	if !ok {
@@ -102,7 +103,8 @@ func (r *usageReader) podsAndClasses(pods string) {
 	}
 }
 
-// pod adds the cgroups of a pod and of its containers. cgroup is empty if the pod has no cgroup.
+// pod adds the cgroups of a pod and of its containers. The path of the pod's cgroup is empty if the
+// pod has no cgroup.
 func (r *usageReader) pod(cgroup string, containers []Container, l layers) {
 	paths := map[string]string{}
 	if cgroup != "" {

@@ -29,7 +29,8 @@ type ImageService interface {
 // Config configures a [Provider].
 type Config struct {
 	// Runtime is the container runtime. Refresh and Summary call it, Node and Pods do not. If
-	// Runtime is nil, the results have no figures of containers. Optional.
+	// Runtime is nil, Pods returns only the logs of containers, and Summary returns no containers
+	// and no network figures of pods. Optional.
 	Runtime Runtime
 	// Images returns the filesystems of images and writable layers; Refresh calls it. If Images
 	// is nil, images are at ImagePath and writable layers at ContainerPath. Optional.
@@ -60,7 +61,7 @@ type Config struct {
 	// Default 10s.
 	Period time.Duration
 	// WalkPeriod is the age at which Refresh measures a pod's disk usage again. Refresh
-	// measures all pods earlier if the used space of the filesystems has grown. Default 1m.
+	// measures all pods earlier if the usage of the filesystems has grown. Default 1m.
 	WalkPeriod time.Duration
 	// WalkEntries is the maximum number of files that one refresh examines to measure volumes
 	// and logs: 50,000 files take about 0.1 s. The next refresh continues with the remaining
@@ -76,7 +77,8 @@ type Config struct {
 	// (kubernetes#37853).
 	UsageEvents bool
 
-	// Clock is the time source of all figures. Default: the system clock.
+	// Clock is the time source of all figures, except of figures from the runtime, which have the
+	// runtime's times. Default: the system clock.
 	Clock clock.Clock
 	// Logger receives errors of Run. Default: discard.
 	Logger *slog.Logger
@@ -88,8 +90,8 @@ type Config struct {
 type Observer struct {
 	// Refreshed is called by Refresh with its results.
 	Refreshed func(Refreshed, error)
-	// Watching is called by Watch with the names of the watched files, when Watch starts and
-	// when the sources change.
+	// Watching is called by Watch with the names of the watched files, when Watch starts and when
+	// the number of watched files changes.
 	Watching func(sources []string)
 }
 

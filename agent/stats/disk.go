@@ -79,8 +79,8 @@ func localPlugins() []string {
 // diskTargets returns the pod's volumes of the types in localPlugins and the other files and
 // folders in the pod's folder. It also returns the files and folders in the log folders. It skips
 // volumes of all other types. It also skips folders such as volume-subpaths, because their data
-// belongs to a volume. The result missed has the folders that could not be listed, and err has the
-// causes.
+// belongs to a volume. Separately, it returns the folders that could not be listed, and the joined
+// errors.
 func diskTargets(pod string, logs []string) (targets []diskTarget, missed []string, err error) {
 	var errs []error
 	list := func(dir string) []fs.DirEntry {
@@ -204,8 +204,8 @@ func (w *podWalk) finish(figure diskFigure, err error) error {
 	return fmt.Errorf("measure disk usage of %s: %w", figure.path, err)
 }
 
-// begin starts the walk of a target. The walk is nil if no walk is needed: the usage of an
-// in-memory filesystem comes from statfs, and a removed target has no usage.
+// begin starts the walk of a target. The walk is nil after an error, or if no walk is needed: the
+// usage of an in-memory filesystem comes from statfs, and a removed target has no usage.
 func begin(target diskTarget, now time.Time) (diskFigure, *walk, error) {
 	figure := diskFigure{diskTarget: target}
 	// Check only volumes: isMemory and statfs follow links, and a container that can write to

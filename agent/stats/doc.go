@@ -35,9 +35,10 @@
 // # What it guarantees
 //
 //  1. Unknown is not zero. A figure that can't be read is missing or nil, never 0. The call
-//     returns the other figures, and an error that describes the cause.
-//  2. Each figure has the time of its measurement. If a new measurement fails, the previous
-//     figure is returned with its old time.
+//     returns all figures that can be read. Node and Refresh also return an error that
+//     describes the cause.
+//  2. Each figure in the results of Node, Pods and Summary has the time of its measurement. If
+//     a refresh can't measure a figure again, the previous figure stays, with its old time.
 //  3. Differences never wrap below zero, and an amount of available memory above the total is
 //     treated as unknown.
 //  4. Node and Pods call no other process, so a runtime that hangs does not delay them. A
@@ -109,18 +110,19 @@
 //
 // # Differences from the kubelet
 //
-//   - This package measures the node signals on each call; the kubelet waits up to 15 s for a
-//     housekeeping. In the kubelet, figures of filesystems have the time of the root cgroup's
-//     sample. Here, they have the time of their own measurement.
+//   - This package measures the node signals on each call; the kubelet waits up to 15 s for the
+//     next housekeeping of cAdvisor. In the kubelet, figures of filesystems have the time of the
+//     root cgroup's sample. Here, they have the time of their own measurement.
 //   - If one source of figures fails, this package still uses the figures of the other sources; the
 //     kubelet has no figures in this case.
 //   - This package detects the layout of filesystems again in each refresh; the kubelet detects it
 //     once. For the available processes, this package uses the limit of the cgroup of all pods if
 //     this limit is closer than the node's limit. The kubelet uses only the node's limit.
-//   - Here, a filesystem without a limit on inodes has no inode signals.
-//   - This package measures volumes and logs every minute and when the filesystem grows, within a
-//     budget. The kubelet measures them every one to two minutes without a budget. Here, the logs
-//     of exited containers also count.
+//   - Here, a filesystem without a limit on inodes has no inode signals; in the kubelet, its inode
+//     signals are 0 of 0 inodes.
+//   - This package measures volumes and logs every minute and when the usage of the filesystems has
+//     grown, and limits the number of files per refresh. The kubelet measures them every one to two
+//     minutes without a limit. Here, the logs of exited containers also count.
 //   - This package detects the ext4 or XFS project of a folder, whichever program assigned the
 //     project, and needs no feature gate. The kubelet assigns projects; this package does not.
 //   - Here, pressure totals are in nanoseconds, as documented for their type. The kubelet's totals

@@ -69,7 +69,7 @@ func (r *usageReader) root(paths []string) {
 	m := parseMeminfo(r.procFile("meminfo"))
 	r.set(MemoryLimit, m.total)
 	r.set(MemorySwapLimit, m.swapTotal)
-	if r.v2 { // the root cgroup has no files for these
+	if r.v2 { // the root cgroup has no files for the following figures
 		usage := r.known(MemoryRSS).plus(r.known(MemoryCache))
 		r.set(MemoryUsage, usage)
 		r.set(MemoryWorkingSet, usage.minus(r.known(MemoryInactiveFile)))

@@ -68,9 +68,9 @@ func (n *nodeProbe) close() {
 	}
 }
 
-// Node measures the node's signals now. It only reads a few files that it keeps open, and calls
-// statfs. A signal that can't be measured is missing in the result, and the error describes the
-// cause. If Images is set, the filesystems of images and writable layers are unknown before the
+// Node measures the node's signals now. It usually only reads a few files that it keeps open, and
+// calls statfs. A signal that can't be measured is missing in the result, and the error describes
+// the cause. If Images is set, the filesystems of images and writable layers are unknown before the
 // first refresh.
 //
 // The next call of Node reuses the slice in the result.

@@ -9,9 +9,10 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// The parsers return the values in the content of a kernel file. If a line is missing,
-// truncated or not a number, its value is unknown. Lines with unknown keys are skipped, because
-// newer kernels add lines. Only the parsers for mounts and interfaces allocate.
+// The parsers return the values in the content of a kernel file. If a line is missing, truncated or
+// not a number, its value is unknown, or 0 in a pressure file. Lines with unknown keys are skipped,
+// because newer kernels add lines. Only the parsers for mounts, interfaces and the default route
+// allocate.
 
 // meminfo has values of /proc/meminfo, in bytes.
 type meminfo struct {
@@ -34,7 +35,7 @@ func parseMeminfo(b []byte) (m meminfo) {
 			m.swapTotal = kibibytes(rest)
 		case "SwapFree:":
 			m.swapFree = kibibytes(rest)
-		case "Hugetlb:": // of all sizes
+		case "Hugetlb:": // huge pages of all sizes
 			m.hugepages = kibibytes(rest)
 		case "HugePages_Total:":
 			pages = number(rest)

@@ -54,9 +54,9 @@ func (n *nodeProbe) where() (hierarchy, string) {
 }
 
 // Pods measures the usage of each pod. Memory and processes are measured now, from the pod's
-// cgroup. The other figures come from the last refresh, each with its time. If a pod's cgroup
-// is not found, the pod's memory is the sum of what the runtime reported for its containers. If
-// a pod started after the last refresh, only its memory and processes are known. Nil pods are
+// cgroup. The other figures come from the last refresh, each with its time. If the memory can't be
+// read from the pod's cgroup, it is the sum of what the runtime reported for the containers. If a
+// pod started after the last refresh, only its memory and processes are known. Nil pods are
 // skipped. The error is always nil: figures that can't be read are unknown.
 //
 // The next call of Pods reuses the slice of the result, so the caller must not use the result after

@@ -189,7 +189,9 @@ func podStart(pod *corev1.Pod) metav1.Time {
 	return pod.CreationTimestamp
 }
 
-// containerStart returns when the container started, according to the pod's status.
+// containerStart returns when the container started, according to the pod's status. If the status
+// does not show that the container is running, or if the container is an ephemeral container,
+// containerStart returns the pod's start time.
 func containerStart(pod *corev1.Pod, name string) metav1.Time {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
@@ -203,8 +205,8 @@ func containerStart(pod *corev1.Pod, name string) metav1.Time {
 
 func nanoTime(nanoseconds int64) metav1.Time { return metav1.NewTime(time.Unix(0, nanoseconds)) }
 
-// criCPU converts the runtime's CPU figures. If the runtime reports no rate, criCPU calculates
-// the rate from the samples of key.
+// criCPU converts the runtime's CPU figures. If the runtime reports no rate, criCPU calculates the
+// rate from the recorded samples with the given key.
 func (s *summarizer) criCPU(key string, c *runtimeapi.CpuUsage) *statsapi.CPUStats {
 	if c == nil {
 		return nil

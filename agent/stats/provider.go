@@ -21,7 +21,7 @@ type Provider struct {
 	cfg   Config
 	loop  *loop.Loop
 	since time.Time
-	rearm time.Duration // rearm period of Watch
+	rearm time.Duration // the constant rearm, except in tests
 
 	refreshing chan struct{} // capacity 1, used as a lock; guards folders, queue, level and quotas
 	folders    podFolders
@@ -82,7 +82,8 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// callTimeout is the timeout of each runtime call, in real time.
+// callTimeout is the timeout of each runtime call, in real time. In sandboxStats, it is the timeout
+// of all calls together.
 const callTimeout = 10 * time.Second
 
 // Refreshed is the result of a refresh.
@@ -98,8 +99,8 @@ type Refreshed struct {
 // Refresh does the slow measurements: it finds the filesystems, gets the runtime's statistics of
 // containers, and measures volumes and logs. A call examines at most WalkEntries files. Node, Pods
 // and Summary use the results. Refresh measures every pod with a folder in NodePath or LogPath, so
-// that the figures exist when Pods is first called with the pod. It deletes the figures of pods
-// without a folder.
+// that the figures exist when Pods is first called with the pod. It deletes the disk figures of
+// pods without a folder.
 //
 // Only one refresh runs at a time: a second call waits until the first call has returned, or
 // until the ctx of the second call is done. The error reports what failed. Figures that could

@@ -72,7 +72,7 @@ func (q *quotas) usage(dir string, now time.Time) (u eviction.DiskUsage, ok bool
 		if its, has := q.own(other); has && its == p {
 			return u, false
 		}
-		delete(q.owners[p], other) // that folder was removed, and its project number is reused
+		delete(q.owners[p], other) // that folder was removed, or it no longer has the project p
 	}
 	bytes, inodes, err := q.kernel.used(dir, p.id)
 	if err != nil || inodes == 0 { // without accounting, inodes is 0

@@ -21,9 +21,9 @@ import (
 // Summary measures the node and the given pods. It returns what the kubelet serves as
 // /stats/summary, for metrics-server and kubectl top. Nil pods are skipped. Summary calls the
 // runtime now; disk usage comes from the last refresh. Figures that can't be measured are nil.
-// Summary always returns a summary, and an error if something failed unexpectedly. The rate
-// usageNanoCores is nil until two samples at least a second apart exist. Calls of Summary and
-// Refresh record samples.
+// Summary always returns a summary, and an error if something failed unexpectedly. If the runtime
+// does not report the rate usageNanoCores, the rate is nil until two samples at least a second
+// apart exist. Calls of Summary and Refresh record samples.
 //
 // The node's available memory is the Estimator's, as in Node. The node's working set is the
 // working set of the root cgroup.

@@ -72,7 +72,8 @@ type FilesystemUsage struct {
 // the figure's comment has another unit.
 type Figure uint8
 
-// Figures of a cgroup. A figure that counts is never reset while the cgroup exists.
+// Figures of a cgroup and, from Cores on, of the machine. A figure that counts is never reset while
+// the cgroup exists.
 const (
 	// CPUUsage is the used CPU time. CPUUser is the part in user mode, CPUSystem the part in the
 	// kernel.
@@ -115,8 +116,8 @@ const (
 	MemoryActiveFile
 	MemoryInactiveFile
 	// MemoryFailures counts how often the usage reached the limit. Version 1 counts nothing if the
-	// limit of memory equals the limit of memory and swap together. Runtimes set equal limits on
-	// nodes that count swap.
+	// limit of memory equals the limit of memory and swap together. Runtimes set equal limits if
+	// swap accounting is enabled on the node.
 	MemoryFailures
 	// MemoryLimit is the limit of memory. MemorySwapLimit is the limit of swap in version 2, and of
 	// memory and swap together in version 1. MemoryReservation is the protected memory. Each of the

@@ -6,9 +6,9 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// rearm is the time without an event after which Watch adds new sources. On cgroup version 1,
-// Watch then also sets the memory thresholds again, because the reclaimable part of the used
-// memory changes all the time.
+// rearm is the time without an event after which Watch adds the event sources that have become
+// available. On cgroup version 1, Watch then also sets the memory thresholds again, because the
+// reclaimable part of the used memory changes all the time.
 const rearm = 10 * time.Second
 
 // pressureTrigger requests a wake-up when processes have waited for memory for a total of

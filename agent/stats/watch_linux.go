@@ -175,7 +175,7 @@ func (w *watch) armUsage(h hierarchy, pods string) error {
 		used := r.number("memory", c.cgroup, h.memoryNames().usage)
 		level := usageLevel(used, observed(node, c.signal), threshold)
 		if !level.ok {
-			continue // the signal has already reached its threshold, which the periodic evaluation detects
+			continue // the signal is unknown, or it has already reached its threshold, which the periodic evaluation detects
 		}
 		dir := h.file("memory", c.cgroup, "")
 		s := source{
@@ -270,9 +270,9 @@ func watchFile(path string) (int, error) {
 	return fd, nil
 }
 
-// usageEvent returns an eventfd on which the kernel reports that the memory usage of a version
-// 1 cgroup crossed level bytes, in either direction. The kernel removes the threshold when the
-// descriptor is closed.
+// usageEvent returns an eventfd on which the kernel reports that the memory usage of a version 1
+// cgroup crossed the given number of bytes, in either direction. The kernel removes the threshold
+// when the descriptor is closed.
 func usageEvent(dir string, level uint64) (_ int, err error) {
 	usage, err := os.Open(filepath.Join(dir, "memory.usage_in_bytes"))
 	if err != nil {

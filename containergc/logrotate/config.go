@@ -94,7 +94,7 @@ type Rotation struct {
 	// SizeBytes is the log's size before the rotation.
 	SizeBytes int64
 	// To is the new path of the renamed log file, relative to PodLogs. It is empty if the
-	// file was not renamed.
+	// file was not renamed or has its old name again.
 	To string
 	// Took is how long the rotation took, including compression of older files.
 	Took time.Duration

@@ -13,7 +13,7 @@
 //	0.log                         the log that the runtime writes to
 //	0.log.20060102-150405         the last rotated log, which shippers may still read
 //	0.log.20060102-150405.gz      an earlier rotated log, compressed
-//	0.log.20060102-150405.tmp     a file that is being compressed
+//	0.log.20060102-150405.tmp     a compressed file that is not complete yet
 //
 // This package does not delete the files of containers that no longer exist: containergc
 // deletes all of them together with the container's log.

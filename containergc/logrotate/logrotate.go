@@ -252,8 +252,8 @@ func (r *Rotator) check(ctx context.Context, f files, c *container) (rotated boo
 		c.checked, c.reopenPending = true, info.Size() == 0 && rotatedBefore(f, c.path)
 	}
 	if errors.Is(err, fs.ErrNotExist) || err == nil && c.reopenPending {
-		// A rotation was interrupted between renaming and reopening the log: the runtime
-		// still writes to the renamed file.
+		// A rotation may have been interrupted between renaming and reopening the log. The
+		// runtime then still writes to the renamed file.
 		if err := r.reopen(ctx, c.id); err != nil {
 			return false, ignoreNotFound(fmt.Errorf("reopen log of container %s: %w", c.id, err))
 		}

@@ -7,8 +7,8 @@ import (
 )
 
 // File names in the folder of a log, as in the kubelet: 0.log.20060102-150405 is a rotated
-// file, 0.log.20060102-150405.gz is compressed. The suffix .tmp marks a file that is being
-// compressed.
+// file, 0.log.20060102-150405.gz is compressed. The suffix .tmp marks a compressed file that
+// is not complete yet.
 const (
 	timestamp  = "20060102-150405"
 	compressed = ".gz"

@@ -23,8 +23,9 @@ type rotation struct {
 	reopen func(context.Context) error
 }
 
-// run rotates the log and returns its new path. After each step, the files contain every
-// line at least once, and exactly once where that is possible:
+// run rotates the log and returns its new path. If a crash interrupts run, no lines are lost
+// except those in the files that step 2 removes. Other lines may then be in two files, until
+// step 1 of the next rotation removes one of the two files. The steps are:
 //
 //  1. Leftover files of an interrupted rotation are removed. Every line of a leftover file is
 //     also in another file.
@@ -43,7 +44,7 @@ func (r rotation) run(ctx context.Context) (to string, err error) {
 	for len(a.rotated) > r.maxFiles-2 {
 		oldest := a.rotated[len(a.rotated)-1]
 		if err := r.removeFile(oldest); err != nil {
-			return "", err // without this, the number of files could exceed maxFiles
+			return "", err // if the rotation continued, the number of files could exceed maxFiles
 		}
 		a.rotated = a.rotated[:len(a.rotated)-1]
 	}

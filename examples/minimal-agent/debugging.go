@@ -6,8 +6,8 @@ import (
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
 )
 
-// serveDebugging adds the endpoints for which a client needs the rights of root: checkpoints of
-// containers, the log level, and the node's logs.
+// serveDebugging adds the endpoints for work that otherwise needs the rights of root on the node:
+// checkpoints of containers, the log level, and the node's logs.
 func (p *program) serveDebugging(cfg *kubeletapi.Config) {
 	cfg.Checkpoints, cfg.CheckpointDir = p.machine.Runtime, filepath.Join(p.machine.RootDir, "checkpoints")
 	if p.opts.EnableDebugFlagsHandler {

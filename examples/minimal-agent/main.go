@@ -57,8 +57,8 @@ func main() {
 	os.Exit(p.Main(ctx, os.Args[1:]))
 }
 
-// run runs the agent with the flags in args. It returns when ctx is done and all parts
-// of the agent have ended.
+// run runs the agent with the flags in args until ctx is done or a part of the agent fails.
+// It returns when all parts of the agent have ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	o, err := settings.Parse(args, stdout)
 	if err != nil {

@@ -65,7 +65,7 @@ func newProgram(o settings.Settings, m *machine.Machine, counts *metrics.Pages, 
 	return p, err
 }
 
-// agentConfig returns the configuration of the engine for the settings.
+// agentConfig returns the configuration of the agent for the settings.
 func (p *program) agentConfig() (agent.Config, error) {
 	o, policies := p.opts, p.opts.Policy
 	var err error
@@ -133,7 +133,7 @@ func (p *program) syncObjects(ctx context.Context) error {
 const stopMargin = time.Minute
 
 // shutdown stops the pods if the settings require it. The agent must be running. If the pods take
-// too long, shutdown calls the function stop, which ends the agent.
+// too long, shutdown calls stop, which ends the agent.
 func (p *program) shutdown(ctx context.Context, stop func()) error {
 	var how podworker.ShutdownConfig // zero: each pod gets its own grace period
 	flag := "--stop-pods"
@@ -148,7 +148,8 @@ func (p *program) shutdown(ctx context.Context, stop func()) error {
 	}
 	limit := p.gracePeriod(how) + stopMargin
 	late := time.AfterFunc(limit, stop)
-	// If StopPods used ctx, a done ctx would cancel the shutdown, and pods would start again.
+	// The context of StopPods is never done. If stop cancelled it, StopPods would end the shutdown,
+	// and pods would start again.
 	err := p.agent.StopPods(context.WithoutCancel(ctx), how)
 	switch {
 	case !late.Stop() && err != nil:

@@ -45,11 +45,11 @@ type agent struct {
 	statuses *status.Manager
 	dead     *containergc.Manager
 
-	mu           sync.Mutex // guards sourcesReady, and serialises passes over all workers
+	mu           sync.Mutex // guards sourcesReady, and serialises setPods and housekeeping
 	sourcesReady bool       // the manifests were read
 }
 
-// runtime has the methods that these managers call. Any CRI client implements it.
+// runtime has the methods that the managers of the agent call. Any CRI client implements it.
 type runtime interface {
 	pleg.Runtime
 	pleg.EventSource
@@ -83,8 +83,8 @@ func newAgent(ctx context.Context, rt runtime, manifests, logs string, out io.Wr
 	return a, errors.Join(append(errs[:], err)...)
 }
 
-// run runs the agent until ctx is done. The pods keep running, and the agent adopts them when it
-// is started again.
+// run runs the agent until ctx is done. It does not stop the pods. If the runtime outlives the
+// agent, the next agent adopts them.
 func (a *agent) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	var errs [5]error

@@ -1,5 +1,6 @@
-// Take-one uses a single manager, the prober. It runs a readiness probe with a period, a
-// threshold and an HTTP handler on a server at port 8080, and prints each change of the result.
+// Take-one uses a single manager, the prober. It probes a server at port 8080 with an HTTP
+// readiness probe that has a period and a failure threshold, and prints each change of the
+// result.
 package main
 
 import (

@@ -90,8 +90,8 @@ func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// DeletePod starts the termination of a pod and does not wait for its end. The function that was
-// passed to NotifyPods is called with the pod's progress. A second call can only shorten the
+// DeletePod starts the termination of a pod and does not wait for its end. The provider reports the
+// progress to the function that NotifyPods has registered. A second call can only shorten the
 // grace period.
 func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	if _, ok := p.pods.GetPodByUID(pod.UID); !ok {
@@ -103,7 +103,7 @@ func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	}
 	p.pods.UpdatePod(pod)
 	p.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
-	p.forget(pod.UID) // the workers do not sync a pod that has completed by itself
+	p.forget(pod.UID) // if the pod has finished by itself already, the workers do not call moved again
 	return nil
 }
 
@@ -162,8 +162,8 @@ func (p *Provider) shown(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// NotifyPods registers the function notify. The provider calls this function with a pod each time
-// the pod's status has changed.
+// NotifyPods registers notify. The provider calls notify with a pod each time the pod's status has
+// changed.
 func (p *Provider) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
 	p.statuses.Subscribe(status.Observer{StatusChanged: func(c status.Change) {
 		pod := c.Pod.DeepCopy()

@@ -221,7 +221,7 @@ func checkLog(p *probe) {
 	p.start(id)
 	line := regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(Z|[+-]\d\d:\d\d) stdout F ` + regexp.QuoteMeta(p.Completer.Ready) + `$`)
 	p.until("agent: cannot read a log that is not in the CRI format", p.logMatches(pod, "app_0.log", line))
-	p.ended(id) // see "Runtimes" in the package comment
+	p.ended(id) // containerd 1.7 may fail to stop a pod while its container exits
 }
 
 func checkReopen(p *probe) {

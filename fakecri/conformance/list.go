@@ -90,8 +90,8 @@ func checkContainerFilters(p *probe) {
 	}
 }
 
-// checkListAgrees compares lists and statuses, because pleg uses the result that it read
-// last.
+// checkListAgrees compares lists and statuses. pleg uses the result that it read last, so it
+// would detect a change in every pass if the two differed.
 func checkListAgrees(p *probe) {
 	pod := p.runPod()
 	p.ended(p.launch(pod, "done", p.Failer))

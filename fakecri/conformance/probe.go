@@ -130,7 +130,7 @@ func (p *probe) gone(err error, breaks string) {
 // call returns the context of one call.
 func (p *probe) call() context.Context { return p.callFor(0) }
 
-// callFor returns the context of a call whose timeout is longer by d.
+// callFor returns the context of a call that may take d longer than CallTimeout.
 func (p *probe) callFor(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(p.Context(), p.CallTimeout+d)
 	p.Cleanup(cancel)

@@ -107,7 +107,7 @@ func contains(shown, given map[string]string) bool {
 // closeTo checks that a timestamp differs by less than a day from the given time.
 func (p *probe) closeTo(ours time.Time, stamp int64) {
 	p.Helper()
-	const day = 24 * time.Hour // the clocks of two machines may differ, but a wrong unit differs by more
+	const day = 24 * time.Hour // clocks of two machines differ by less, a wrong unit differs by more
 	p.must(time.Unix(0, stamp).Sub(ours).Abs() < day,
 		"status, podrunner: restarts at the wrong time, because timestamps are not nanoseconds since 1970", "%d", stamp)
 }

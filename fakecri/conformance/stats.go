@@ -13,7 +13,7 @@ func statsChecks() []check {
 	}
 }
 
-// plausible checks the usage figures by which eviction ranks pods.
+// plausible checks the CPU and memory usage of a container or pod.
 func (p *probe) plausible(cpu *runtimeapi.CpuUsage, memory *runtimeapi.MemoryUsage) {
 	p.Helper()
 	p.must(cpu.GetUsageCoreNanoSeconds() != nil, "eviction: cannot get CPU usage", "%v", cpu)

@@ -17,7 +17,7 @@ const requestTimeout = 10 * time.Second
 // returns an error if the listener fails. When it returns, the listener and the connections of all
 // clients are closed, and all streams have ended.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
-	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of the streams
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the context of all requests and streams
 	defer cancel()
 	conns := &connections{Listener: lis, open: map[*conn]struct{}{}}
 	var serving sync.WaitGroup // connections before their upgrade, and handlers
@@ -39,7 +39,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 			}
 		},
 	}
-	stop := context.AfterFunc(ctx, func() { _ = web.Close() }) // Serve returns the error of the listener
+	stop := context.AfterFunc(ctx, func() { _ = web.Close() }) // the listener is closed even if Close returns an error
 	defer stop()
 	err := web.Serve(conns)
 	conns.closeAll() // the http.Server does not close the connections of streams

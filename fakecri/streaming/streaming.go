@@ -21,8 +21,8 @@ type Server struct {
 	server  streaming.Server // nil until Streamer is called
 }
 
-// New returns a server. address is the HOST:PORT in the URLs of the server. The caller must
-// serve the server at this address.
+// New returns a server. address is the HOST:PORT in the URLs of the server. Clients must be
+// able to reach the server at this address.
 func New(address string) *Server { return &Server{address: address} }
 
 // Streamer connects the server with a node. Set it as fakecri.Config.Streamer. It returns

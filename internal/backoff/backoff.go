@@ -4,8 +4,8 @@ package backoff
 import "time"
 
 // Next returns the wait after another failure: twice the previous wait, but at least the
-// duration first and at most the duration last. For the first failure, the parameter
-// previous must be zero.
+// duration first and at most the duration last. For the first failure, the previous wait
+// must be zero.
 func Next(previous, first, last time.Duration) time.Duration {
 	if previous > last/2 { // twice previous might overflow
 		return last

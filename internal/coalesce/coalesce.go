@@ -1,6 +1,6 @@
-// Package coalesce implements the queue from which the managers send their changes to
-// channels. A slow reader does not delay a writer. The reader only misses values that were
-// merged with a newer value of the same key.
+// Package coalesce implements a queue of changes for the reader of a channel. A slow reader
+// does not delay a writer. The reader misses only values that were merged with a newer
+// value of the same key.
 package coalesce
 
 import (
@@ -13,7 +13,7 @@ import (
 // [New]. All methods may be called concurrently.
 type Queue[K comparable, V any] struct {
 	merge func(before, now V) V
-	wake  chan struct{} // capacity 1: the queue is no longer empty
+	wake  chan struct{} // capacity 1; a message means that the queue is no longer empty
 
 	mu      sync.Mutex
 	order   []K

@@ -46,7 +46,7 @@ const (
 	// set if the pod has no grace period.
 	PodTerminationGracePeriod = "io.kubernetes.pod.terminationGracePeriod"
 	// PodDeletionGracePeriod is the grace period of the pod's deletion in seconds, in
-	// decimal. It is only set while the pod is being deleted.
+	// decimal. It is set only on a container that is created while the pod is being deleted.
 	PodDeletionGracePeriod = "io.kubernetes.pod.deletionGracePeriod"
 	// PreStopHandler is the container's preStop hook as JSON. It is not set if the
 	// container has no preStop hook.

@@ -11,7 +11,7 @@ import (
 // queue, so that the queue can move and remove the item without a search. Both fields are
 // required.
 type Queue[T any] struct {
-	// Before reports whether a leaves the queue before b.
+	// Before reports whether item a leaves the queue before item b.
 	Before func(a, b *T) bool
 	// Place returns a pointer to the field in which an item stores its position. Only the
 	// queue may change the field. The field is zero if the item is in no queue.

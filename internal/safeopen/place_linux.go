@@ -14,15 +14,15 @@ import (
 // not follow a link at the end of the path, and returns a reference to the link.
 const oPath = 0x200000
 
-// maxLinks is the maximum number of links that Place follows for one path, as in the
-// kernel.
+// maxLinks limits how many links at the end of a path Place follows one after the other.
+// The kernel has the same limit.
 const maxLinks = 40
 
 // Place opens a reference (O_PATH) to the file at a path below root. Opening a reference
 // has no effect on devices and pipes, and also works for sockets. Place follows links, but
-// returns an error if a link leads out of root. The caller can't read the returned file,
-// but can call its Stat, and can mount or open the path that [PathOf] returns. The caller
-// closes the returned file.
+// returns an error if a link leads out of root or has an absolute target. The caller can't
+// read the returned file, but can call its Stat, and can mount or open the path that
+// [PathOf] returns. The caller closes the returned file.
 func Place(root *os.Root, path string) (*os.File, error) {
 	for range maxLinks {
 		f, err := root.OpenFile(path, oPath, 0)

@@ -11,7 +11,7 @@ import (
 )
 
 // Place opens the file at a path below root. It follows links, but returns an error if a
-// link leads out of root. The caller closes the returned file.
+// link leads out of root or has an absolute target. The caller closes the returned file.
 func Place(root *os.Root, path string) (*os.File, error) {
 	return root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }

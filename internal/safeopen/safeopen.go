@@ -4,8 +4,9 @@
 // A container can replace its files at any time: by a link to a file of the node, by a pipe
 // that blocks an open forever, or by a device on which an open has side effects. So no
 // function of this package except [Place] follows a link below its root, and all functions
-// check the type of a file before they open the file. A check of the path before the open
-// is not enough, because the container can replace the file between the check and the open.
+// check the type of a file before they open the file. A container could replace the file
+// between the check and the open. Therefore a function opens exactly the file that it has
+// checked, or compares the opened folder with the checked folder.
 //
 // On systems other than Linux the checks are weaker: a function may follow a link, and may
 // detect a device or a pipe only after it has opened the device or the pipe.

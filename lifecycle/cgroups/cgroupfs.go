@@ -65,11 +65,12 @@ type Config struct {
 	// root cgroup.
 	Parent string
 	// Allocatable returns the total resources for all pods. Ensure and
-	// UpdateQoS set these amounts as the limits of the cgroup kubepods. They do
-	// so once in each process, and again whenever they have created this cgroup
-	// again. If the limits of an existing cgroup can't be set, pods start
-	// without them, and the next call tries again. A resource that is zero or
-	// missing is not limited. Nil: no resource is limited.
+	// UpdateQoS set the memory limit and the CPU shares of the cgroup kubepods
+	// to the memory and the CPU in this list. They do so once in each process,
+	// and again whenever they have created this cgroup again. If the limits of
+	// an existing cgroup can't be set, pods start without them, and the next
+	// call tries again. A resource that is zero or missing is not limited. If
+	// Allocatable is nil, no resource is limited.
 	Allocatable func() corev1.ResourceList
 	// Limited is called after each attempt to set the limits from Allocatable.
 	// The argument cgroup is the path of kubepods, and err is nil if the
@@ -154,10 +155,10 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quota
 	return c.undo(err, made)
 }
 
-// If err is not nil, undo removes the given directories, which are new. If
-// these directories remained, the next attempt would find the cgroups, and
-// would not set their limits or shares. undo does not remove a new directory in
-// which another process has created a directory.
+// If err is not nil, undo removes the given directories, which are new. If the
+// directory of kubepods or of a QoS class remained, the next attempt would find
+// the cgroup, and might not set its limits or shares. undo does not remove a
+// new directory in which another process has created a directory.
 func (c *Cgroupfs) undo(err error, made []string) error {
 	if err == nil {
 		return nil
@@ -215,8 +216,9 @@ func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 // Burstable gets the shares for the sum of the CPU requests of its pods. The
 // cgroup of BestEffort gets the minimum. Call UpdateQoS with all running pods
 // whenever the running pods or their requests change. The kubelet also sets
-// these shares every minute. If the limits from Config.Allocatable can't be
-// set, UpdateQoS returns an error after it has set the shares.
+// these shares every minute. If the limits from Config.Allocatable can't be set
+// for an existing cgroup kubepods, UpdateQoS sets the shares nevertheless, and
+// then returns an error.
 func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 	var unlimited error
 	tree, err := c.tree()
@@ -396,8 +398,9 @@ type tree interface {
 	roots() []string
 	// make creates a cgroup and its missing parents. On cgroup v1 it does so in
 	// every hierarchy that has a controller. The first result contains the new
-	// directories of the cgroup itself, without new directories of its parents.
-	// It is valid even if err is not nil.
+	// directories of the cgroup itself. It contains a new directory of a parent
+	// only if make fails after it has created this directory. The first result
+	// is valid even if err is not nil.
 	make(name Name) (made []string, err error)
 	// limit sets all limits of a cgroup.
 	limit(name Name, l Limits) error
@@ -429,8 +432,9 @@ func (c *Cgroupfs) tree() (tree, error) {
 }
 
 // mkdirs creates a directory and its parents below root, from the top. It calls
-// the given function for each directory before it creates the next directory.
-// It returns the last directory if this directory is new.
+// ready for each directory before it creates the next directory, and stops if
+// ready fails. It returns the directory of the last call of ready if this
+// directory is new, and nothing if it can't create a directory.
 func mkdirs(root string, name Name, ready func(dir string) error) (made []string, err error) {
 	dir := root
 	for _, part := range name {

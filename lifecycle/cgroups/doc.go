@@ -19,10 +19,10 @@
 // each call of Ensure and Update. Call [Cgroupfs.UpdateQoS] whenever the
 // running pods or their requests change. A Cgroupfs requires a runtime that
 // uses the cgroupfs driver. If the runtime uses the systemd driver, do not use
-// a Cgroupfs. Pass the pod's cgroup to the runtime as the cgroup parent, in the
-// form of the systemd driver ([PodName] and [Name.Systemd]). The runtime and
-// systemd then create the slices. These slices have no limits for the pod as a
-// whole.
+// a Cgroupfs. Instead, pass the pod's cgroup to the runtime as the cgroup
+// parent, in the form of the systemd driver ([PodName] and [Name.Systemd]). The
+// runtime and systemd then create the slices. These slices have no limits for
+// the pod as a whole.
 //
 // # What it guarantees
 //

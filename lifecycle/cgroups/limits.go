@@ -34,8 +34,8 @@ type Limits struct {
 // PodLimits returns the limits of the pod as a whole, with its overhead. The
 // limits of CPU and memory are the pod-level limits. If a pod-level limit is
 // missing and every container has a limit, the sum of the containers' limits is
-// used. The argument period is the period of CPU quotas; zero means no quota.
-// PodLimits is pure.
+// used. period is the period of CPU quotas; if it is zero, the limits have no
+// quota. PodLimits is pure.
 func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
 	l := podlimits.Of(pod, period)
 	return Limits{

@@ -63,11 +63,11 @@ func (n Name) Systemd() string {
 	return b.String()
 }
 
-// UIDOf returns the UID of a pod. The argument base is the last element of the
-// path of the pod's cgroup, in the form of either driver. UIDOf returns false
-// if base is not the name of a pod's cgroup. In the form of the systemd driver,
-// dashes and underscores of a UID look the same. UIDOf returns dashes for both,
-// because UIDs contain dashes.
+// UIDOf returns the UID of a pod from base, the last element of the path of the
+// pod's cgroup, in the form of either driver. UIDOf returns false if base is
+// not the name of a pod's cgroup. In the form of the systemd driver, dashes and
+// underscores of a UID look the same. UIDOf returns dashes for both, because
+// UIDs contain dashes.
 func UIDOf(base string) (types.UID, bool) {
 	if slice, ok := strings.CutSuffix(base, ".slice"); ok {
 		i := strings.LastIndex(slice, "-"+podPrefix) // the names of parents may contain -pod too

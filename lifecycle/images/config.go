@@ -116,8 +116,9 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They are called during Ensure,
-// concurrently for different images, and must not block.
+// Observer holds optional callbacks. They are called during Ensure, and
+// RecordsChanged also during Prune. Calls may be concurrent. The callbacks must
+// not block.
 type Observer struct {
 	// Pulled is called after every pull, once for all callers that waited for
 	// it.
@@ -129,7 +130,8 @@ type Observer struct {
 	// may use a present image.
 	Verified func(Verdict)
 	// RecordsChanged is called after a change of the stored records, with the
-	// number of intents and of pulled images in the store.
+	// number of intents and of pulled images in the store. It must not call
+	// Ensure or Prune.
 	RecordsChanged func(intents, pulled int)
 }
 
@@ -151,8 +153,8 @@ const (
 	// PolicyAllowed means that the policy [Policy].Verify lets every pod use
 	// the image.
 	PolicyAllowed Verdict = "credentialPolicyAllowed"
-	// RecordFound means that the image was pulled with a credential that the
-	// pod has.
+	// RecordFound means that the record of an earlier pull of the image gives
+	// the pod access.
 	RecordFound Verdict = "credentialRecordFound"
 	// MustAuthenticate means that the image must be pulled with a credential of
 	// the pod.

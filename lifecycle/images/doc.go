@@ -55,7 +55,8 @@
 // A pull has two goroutines; the second goroutine watches the progress of the
 // pull. Both goroutines end before the last waiting call of Ensure returns. The
 // Manager holds no lock while it calls the runtime, the event recorder or the
-// observer.
+// observer, with one exception: it calls Observer.RecordsChanged while it holds
+// the lock of its records.
 //
 // # Differences from the kubelet
 //

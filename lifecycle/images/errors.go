@@ -45,7 +45,7 @@ const (
 	// read.
 	EventInspectFailed = "InspectFailed"
 	// EventFailedToRetrieveImagePullSecret means that imagePullSecrets are
-	// missing.
+	// missing or could not be read.
 	EventFailedToRetrieveImagePullSecret = "FailedToRetrieveImagePullSecret"
 )
 

@@ -31,9 +31,9 @@ type Request struct {
 	Container string
 	// Image is the reference as in the spec.
 	Image string
-	// PullPolicy determines when the image is pulled. Empty means the API
-	// server's default: Always if the image has the tag latest, or has no tag
-	// and no digest; otherwise IfNotPresent.
+	// PullPolicy determines when the image is pulled. Empty means Always if the
+	// image has no digest, and has the tag latest or no tag; otherwise, empty
+	// means IfNotPresent.
 	PullPolicy corev1.PullPolicy
 	// Sandbox is passed to the runtime, and may be nil.
 	Sandbox *runtimeapi.PodSandboxConfig
@@ -69,8 +69,8 @@ type Manager struct {
 	failures map[backoffKey]failure
 }
 
-// backoffKey identifies a pull that backs off. It contains the credentials, so
-// that the back-off does not delay a pull with changed Secrets.
+// backoffKey identifies a pull that backs off. It contains a fingerprint of the
+// credentials, so that the back-off does not delay a pull with changed Secrets.
 type backoffKey struct {
 	pod         types.UID
 	image       string
@@ -164,10 +164,10 @@ func (m *Manager) Forget(pod types.UID) {
 	})
 }
 
-// Prune deletes the records of images that are no longer present. The argument
+// Prune deletes the records of images that are no longer present. The list
 // present contains the IDs of the present images. Call Prune after image
 // garbage collection. Prune does not delete records that were written in the
-// last ten minutes, because the list of present images may be older.
+// last ten minutes, because the list may be older than these records.
 func (m *Manager) Prune(ctx context.Context, present []string) error {
 	return m.records.prune(ctx, present)
 }
@@ -235,8 +235,7 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 }
 
 // hasAccess finds the credentials of the request, and reports whether they give
-// access to the image in the argument present. If present is nil, the result is
-// false.
+// access to the present image. If present is nil, the result is false.
 func (m *Manager) hasAccess(ctx context.Context, w *wanted, present *runtimeapi.Image) (ok bool, err error) {
 	verdict := VerificationFailed
 	if present != nil {

@@ -64,7 +64,7 @@ func (b *bucket) take(now time.Time) time.Duration {
 	if b.tokens >= 0 {
 		return 0
 	}
-	// Limit the wait to a year: the rate may be tiny.
+	// Limit the wait to a year: with a tiny rate, the Duration would overflow.
 	const year = 365 * 24 * time.Hour
 	return time.Duration(min(-b.tokens/b.qps, year.Seconds()) * float64(time.Second))
 }

@@ -211,7 +211,7 @@ func (m *Manager) logRecordError(ctx context.Context, w *wanted, err error) {
 }
 
 // cutShort reports whether the runtime may still be pulling the image after the
-// failed call, so that it may still store the image.
+// failed call. If so, the runtime may still store the image.
 func cutShort(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, errNoProgress) {
 		return true

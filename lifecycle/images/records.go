@@ -31,8 +31,8 @@ type Verification string
 const (
 	// NeverVerify lets every pod use every image.
 	NeverVerify Verification = "NeverVerify"
-	// NeverVerifyPreloadedImages lets every pod use images that this Manager
-	// has not pulled.
+	// NeverVerifyPreloadedImages lets every pod use images for which
+	// [Config].State has no record and no intent of a pull.
 	NeverVerifyPreloadedImages Verification = "NeverVerifyPreloadedImages"
 	// NeverVerifyAllowlistedImages lets every pod use the images of
 	// [Policy.VerifyAllowlist].
@@ -81,8 +81,8 @@ func (m *Manager) mustVerify(ctx context.Context, w *wanted, present *runtimeapi
 	}
 }
 
-// namesOf returns all names of an image: the image may be requested under a
-// name other than the name in the pull.
+// namesOf returns all names of an image, because the image may have been pulled
+// under a name other than the requested name.
 func namesOf(wanted imageref.Ref, present *runtimeapi.Image) []string {
 	keys := []string{wanted.String()}
 	for _, text := range slices.Concat(present.GetRepoTags(), present.GetRepoDigests()) {
@@ -172,7 +172,7 @@ type Store interface {
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-// records stores the results of pulls. While a pull runs, records stores an
+// records stores the results of pulls. While a pull runs, the store contains an
 // intent of the pull. If the result of the pull is unknown, the intent is not
 // deleted, so that the image does not count as preloaded.
 type records struct {
@@ -312,7 +312,7 @@ func (r *records) pulled(ctx context.Context, image, id, repository string, used
 func (r *records) add(ctx context.Context, id, repository string, used Credential) error {
 	rec, err := r.load(ctx, id)
 	if err != nil {
-		rec = record{} // damaged: start with an empty record
+		rec = record{} // damaged or unreadable: start with an empty record
 	}
 	if rec.Credentials == nil {
 		rec.Credentials = map[string]access{}

@@ -19,11 +19,13 @@ type Actions struct {
 	StopPod Reason
 	// Kill are the containers to stop while the pod keeps running.
 	Kill []Kill
-	// RestartAll is set if all containers are removed so that the pod starts
-	// again in its sandbox. Kill and Remove must then be carried out in order,
-	// up to the first error. The last entry of Remove is the container that
-	// requested the restart. This container must be removed last: as long as it
-	// exists, a restarted agent recognizes the unfinished restart.
+	// RestartAll is set if all containers except ephemeral containers are
+	// removed so that the pod starts again in its sandbox. All stops in Kill
+	// must then succeed before the first removal, and Remove must be carried
+	// out in order, up to the first error. The container that requested the
+	// restart, if it still exists, is the last entry of Remove. It must be
+	// removed last: as long as it exists, a restarted agent recognizes the
+	// unfinished restart.
 	RestartAll *RestartAll
 	// Restarting is true until a restart of all containers is complete. The
 	// caller passes it to the next plan as [Input].Restarting, because the
@@ -57,8 +59,9 @@ type Actions struct {
 	RetryAt time.Time
 }
 
-// Reason is why an action is needed, as a sentence without a full stop. An
-// empty Reason means that the action is not needed.
+// Reason is why an action is needed or, in [Actions].NoUpdate, why an action is
+// left out. It is a sentence without a full stop. If there is no action to
+// explain, the Reason is empty.
 type Reason string
 
 // ContainerKind is the role of a container in its pod.
@@ -159,7 +162,7 @@ type Start struct {
 	// Name is the container's name in the spec.
 	Name string
 	Kind ContainerKind
-	// Attempt is the restart count of the new container.
+	// Attempt is the restart count of the instance to start.
 	Attempt uint32
 	// ID is set if the container was created before and only has to be started.
 	ID string
@@ -167,8 +170,8 @@ type Start struct {
 	// restart back-off counts from this time. An instance whose start was
 	// interrupted counts as exited. If the plan kills the running instance,
 	// After is the end of an earlier instance. After is zero if no instance has
-	// exited, or if the container was created before and only has to be
-	// started.
+	// exited, or if the newest instance is in the current sandbox and in the
+	// state CREATED.
 	After  time.Time
 	Reason Reason
 }

@@ -14,8 +14,8 @@ import (
 // is not in the runtime. The count is one more than the highest count in the
 // names of the container's log files, as in the kubelet. Thus counts continue,
 // and no log is overwritten. If there are no log files, attempts returns zero.
-// Names come from manifests, and pods may be able to write below LogRoot, so
-// attempts follows no link out of LogRoot.
+// Names come from manifests, so attempts checks them. Pods may be able to write
+// below LogRoot, so attempts follows no link out of LogRoot.
 func (r *Runner) attempts(pod *corev1.Pod, name string) uint32 {
 	folder := logFolder(pod.Namespace, pod.Name, pod.UID)
 	if r.cfg.LogRoot == "" || checkFolders(folder, name) != nil {

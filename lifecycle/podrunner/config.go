@@ -250,11 +250,11 @@ type Observer struct {
 	// ContainerStarted is called after every attempt to start a container,
 	// including its postStart hook. It corresponds to the kubelet's metrics
 	// started_containers_total and started_containers_errors_total.
-	// ContainerStarted is not called while a container backs off.
+	// ContainerStarted is not called during the restart back-off of a
+	// container.
 	ContainerStarted func(ContainerStart)
-	// Resized is called after an attempt to carry out the changes of resources
-	// of a plan. It corresponds to the kubelet's metric
-	// pod_resize_duration_milliseconds.
+	// Resized is called after each attempt to carry out the resizes in a plan.
+	// It corresponds to the kubelet's metric pod_resize_duration_milliseconds.
 	Resized func(pod *corev1.Pod, took time.Duration, err error)
 }
 
@@ -264,8 +264,8 @@ type ContainerStart struct {
 	Pod *corev1.Pod
 	Start
 	// Code is the reason of the failure in the pod's status, such as
-	// [CreateContainerError]. It is empty if the start succeeded or if the sync
-	// was cancelled.
+	// [CreateContainerError]. It is empty if the start succeeded. It may also
+	// be empty if the sync was cancelled.
 	Code string
 	// Err is nil if the start succeeded.
 	Err error

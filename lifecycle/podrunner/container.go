@@ -37,8 +37,8 @@ type Instance struct {
 	// ImageVolumes are the images of image volumes, by volume name. The runtime
 	// mounts these volumes.
 	ImageVolumes map[string]*runtimeapi.ImageSpec
-	// BlockDevices are the paths of the node's devices for volumes without a
-	// file system, by volume name.
+	// BlockDevices are the paths of the node's devices for raw block volumes,
+	// by volume name.
 	BlockDevices map[string]string
 	// SubPath prepares a part of a volume for mounting, and returns the path of
 	// this part on the node. The path must lead to a place inside the volume,
@@ -62,10 +62,10 @@ type Instance struct {
 }
 
 // ContainerConfig returns the CRI configuration of one instance of a container
-// of the pod. It is pure if [Instance].SubPath and [Facts].Objects are pure. It
-// does not modify its arguments. The error names the invalid field in the
-// kubelet's words. Its text is the message of a waiting state with the reason
-// CreateContainerConfigError.
+// of the pod. It is pure if [Instance].SubPath, [Facts].Objects and the
+// functions in node are pure. It does not modify its arguments. The error names
+// the invalid field in the kubelet's words. Its text is the message of a
+// waiting state with the reason CreateContainerConfigError.
 func ContainerConfig(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.ContainerConfig, error) {
 	if err := checkUserNamespace(pod, node); err != nil {
 		return nil, err

@@ -15,8 +15,9 @@ import (
 // DNS is the node's own DNS configuration. The zero value means that the node's
 // resolv.conf is unknown and that the runtime copies this file into pods.
 type DNS struct {
-	// Host is the content of the node's resolv.conf. Nil: the content is
-	// unknown, and the runtime copies the file.
+	// Host is the content of the node's resolv.conf. If Host is nil and
+	// NoLookups is false, the content is unknown, and the runtime copies the
+	// file.
 	Host *ResolvConf
 	// HostErr is why the node's resolv.conf can't be read. If it is not nil, no
 	// sandbox is created.
@@ -130,7 +131,7 @@ func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	}
 	extra := pod.Spec.DNSConfig
 	if config == nil || node.DNS.HostErr != nil {
-		return nil, warnings // if dnsConfig is set, CheckSandbox rejects the pod
+		return nil, warnings // with a HostErr or a dnsConfig, CheckSandbox returns an error
 	}
 	if extra != nil {
 		config.Servers = distinct(append(config.Servers, extra.Nameservers...))
@@ -158,7 +159,8 @@ func checkDNS(pod *corev1.Pod, node Node) error {
 
 // dnsPolicy returns the policy in effect: ClusterFirst, Default or None. An
 // unknown or missing policy means ClusterFirst. In the host network,
-// ClusterFirst means Default, and ClusterFirstWithHostNet means ClusterFirst.
+// ClusterFirst means Default. For ClusterFirstWithHostNet, dnsPolicy always
+// returns ClusterFirst.
 func dnsPolicy(pod *corev1.Pod) corev1.DNSPolicy {
 	switch p := pod.Spec.DNSPolicy; p {
 	case corev1.DNSNone, corev1.DNSDefault:

@@ -1,7 +1,7 @@
 // Package podrunner runs pods in a CRI runtime: it changes a pod's sandbox and
 // containers until they match the pod's spec. Its counterpart in the kubelet is
-// kuberuntime. Without this package, every other node agent would have to
-// implement the same logic again.
+// kuberuntime. Without this package, every node agent except the kubelet would
+// have to implement the same logic again.
 //
 // # What it does
 //
@@ -19,8 +19,8 @@
 // of the sync, with sidecars last. They then verify that the containers have
 // stopped. SyncTerminatedPod releases what was prepared for the pod on the
 // node, and [Runner.RemovePod] removes everything else of the pod.
-// [Runner.Restart] requests that the next sync starts all containers of the pod
-// again in a new sandbox.
+// [Runner.Restart] requests that the next sync starts the pod's containers
+// again in a new sandbox, except ephemeral containers.
 //
 // [SandboxConfig] and [ContainerConfig] are pure functions that convert a spec
 // to CRI messages. [Admit] and [Runner.Unsupported] return why a pod must be
@@ -29,12 +29,11 @@
 //
 // # What you supply
 //
-// You supply the runtime as two small interfaces, and as a third interface for
-// resizing in place; cri.RuntimeService implements all three. You also supply
-// an images.Manager, and a function that reads the current state of one pod
-// (Refresh): pleg and podcache provide this function. The last required part is
-// the agent's name. The Runner sets the name as the label io.kubeparts.agent of
-// every sandbox and container.
+// You supply the runtime as two small interfaces; cri.RuntimeService implements
+// both. You also supply an images.Manager, and a function that reads the
+// current state of one pod (Refresh): pleg and podcache provide this function.
+// The last required part is the agent's name. The Runner sets the name as the
+// label io.kubeparts.agent of every sandbox and container.
 //
 // All other parts are optional:
 //   - volumes (volumes.Manager)
@@ -44,6 +43,7 @@
 //   - a directory for hosts files, termination messages and sub-paths
 //   - the settings of pods ([Policy])
 //   - facts about the node ([Facts])
+//   - resizing in place ([Resizer]); cri.RuntimeService implements this too
 //   - resources that allocators add to containers (resources.Combine)
 //   - probe results
 //
@@ -55,10 +55,10 @@
 // # What it guarantees
 //
 //  1. Plan depends only on its input and modifies nothing.
-//  2. A running container that matches its spec is stopped only in three cases:
-//     its liveness probe, startup probe or postStart hook fails, its sandbox
-//     can't be used any more, or its pod ends or restarts as a whole. An agent
-//     that starts while pods run adopts these pods, and their restart counts
+//  2. A running container that matches its spec is stopped only if its liveness
+//     probe, startup probe or postStart hook fails, if its sandbox can't be
+//     used any more, or if its pod ends or restarts as a whole. An agent that
+//     starts while pods run adopts these pods, and their restart counts
 //     continue. It also adopts containers that a kubelet created.
 //  3. If the runtime has an instance of a container, the restart count of the
 //     next instance is one more than the count of the newest instance.
@@ -98,18 +98,20 @@
 //     creates the sandbox. It releases them in reverse order when no container
 //     and no sandbox of the pod runs any more. If a step fails, the sync
 //     returns an error and must be repeated. Only one goroutine cleans up a pod
-//     at a time. When RemovePod has succeeded, nothing of the pod is left on
-//     disk, in mounts, in cgroups or in the runtime. [Runner.Leftovers] returns
-//     all pods that have files on the node, including running pods. So a
+//     at a time. When RemovePod has succeeded, nothing of the pod is left in
+//     mounts, in cgroups or in the runtime, and nothing on disk except links in
+//     [Config].ContainerLogs. [Runner.Leftovers] returns all pods that have
+//     volumes or files below [Config].RootDir, including running pods. So a
 //     starting agent finds the pods that an earlier agent has not removed.
-//  10. The termination of a pod has one deadline for hooks, waiting and stops.
-//     If the deadline becomes earlier, the new deadline also applies to hooks
-//     and stops in progress. A preStop hook that has ended is not run again for
-//     the same container. If [Config.State] is set, the deadline and the list
-//     of ended hooks survive a restart of the agent. The Runner stores the
-//     deadline before it stops the first container and whenever the deadline
-//     changes. It deletes the record when it releases the pod, or when the pod
-//     must run again.
+//  10. The termination of a pod has one deadline. It limits the preStop hooks,
+//     the waiting for containers to exit, and the stops. If the deadline
+//     becomes earlier, the new deadline also applies to hooks and stops in
+//     progress. A preStop hook that has ended is not run again for the same
+//     container. If [Config.State] is set, the deadline and the list of ended
+//     hooks survive a restart of the agent. The Runner stores the deadline
+//     before it stops the first container and whenever the deadline changes. It
+//     deletes the record when it releases the pod, or when the pod must run
+//     again.
 //  11. A terminating sync succeeds only if the runtime's current state shows
 //     that nothing of the pod runs. If something still runs, the error is
 //     [ErrStillRunning].
@@ -155,8 +157,9 @@
 //     printed, tested and replayed. The kubelet has reasons only for the
 //     containers that it kills.
 //   - A pod that only the runtime knows has no spec. Here its containers get
-//     the grace period that is stored in their annotations, and its hooks
-//     run. In the kubelet, the containers get one second.
+//     the grace period that is stored in their annotations, and its preStop
+//     hooks run. In the kubelet, no hooks run, and the containers get two
+//     seconds.
 //   - Here a postStart hook has a deadline, [Config.PostStartTimeout]; the
 //     kubelet does not limit its duration. If the agent cancels the hook
 //     because the pod ends, this package does not count the container as
@@ -389,15 +392,16 @@
 //   - If a pod has a field that this package does not support, such as a
 //     variable from a file (KEP-3721), [Runner.Unsupported] returns an error
 //     and the agent rejects the whole pod. The kubelet starts the pod.
-//   - Every 10 s, the kubelet changes the cpusets of running containers, except
+//   - Every 10 s, the kubelet checks the cpusets of running containers, except
 //     ephemeral containers. After its own restart, it sets each cpuset once.
 //     This package checks the cpusets of all containers in each sync. After a
 //     restart, it sets a cpuset only if the runtime reports another cpuset.
 //   - If a pod requests an extended resource that the node does not list,
 //     [Runner.Unsupported] returns an error and the agent rejects the pod. The
 //     kubelet ignores the request.
-//   - Not implemented: dynamic resources, block volumes, files as sources of
-//     variables (KEP-3721), Windows. [Runner.Unsupported] names them.
+//   - Not implemented: dynamic resources, block volumes, and files as sources
+//     of variables (KEP-3721). [Runner.Unsupported] names these fields. Pods
+//     for Windows are not supported either; [Admit] rejects them.
 //   - In the kubelet, the code that starts containers also writes checkpoints
 //     of them. Here package agent/kubeletapi writes checkpoints.
 //

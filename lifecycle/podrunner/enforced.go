@@ -125,8 +125,8 @@ func (r *Runner) readEnforced(ctx context.Context, uid types.UID) (e enforcement
 	return e, nil
 }
 
-// setEnforced applies the function change to the pod's record, and stores the
-// record if it has changed. A BestEffort pod has no record, because a resize
+// setEnforced calls change with the pod's record, and stores the record if
+// change has modified it. A BestEffort pod has no record, because a resize
 // would change its QoS class and is therefore not carried out.
 func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*enforcement)) {
 	e := r.loadEnforced(ctx, pod.UID)

@@ -14,9 +14,10 @@ import (
 )
 
 // environment returns the container's environment variables in this order: the
-// variables of services, the variables of each envFrom source sorted by name,
-// and the variables of env. A value in env may refer to earlier variables. A
-// later variable replaces an earlier variable with the same name.
+// variables of services, the variables of the envFrom sources, and the
+// variables of env. The variables of each envFrom source are sorted by name. A
+// value in env may refer to earlier variables. A later variable replaces an
+// earlier variable with the same name.
 func environment(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*variables, error) {
 	vars := &variables{at: map[string]int{}}
 	objects := references{pod: pod, objects: node.Objects}
@@ -189,8 +190,8 @@ func (v *variables) set(name, value string) {
 }
 
 // below returns v together with the variables in the map more. If both have the
-// same variable, the value in v is used. Values that were expanded before do
-// not change.
+// same variable, the value in v is used. The values in v are not expanded
+// again, so they cannot refer to variables in more.
 func (v *variables) below(more map[string]string) (*variables, error) {
 	if len(more) == 0 {
 		return v, nil

@@ -54,8 +54,8 @@ func (e *startError) text() string {
 
 // waitingReason returns the reason and message of a failed start for the
 // status. Both are empty if the container itself did not fail, for example
-// because the sync was cancelled. If the start only waits for a back-off,
-// retryAt is the end of the back-off.
+// because a pull or a hook was cancelled. If the start only waits for a
+// back-off, retryAt is the end of the back-off.
 func waitingReason(err error) (reason, message string, retryAt time.Time) {
 	if e, ok := errors.AsType[*images.Error](err); ok {
 		reason, message, retryAt = e.Reason, e.Message, e.RetryAt

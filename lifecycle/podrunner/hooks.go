@@ -100,7 +100,7 @@ func (r *Runner) forgetHooks(status *podcache.Status) {
 
 // podFromAnnotations reconstructs a pod that only the runtime knows. It uses
 // the annotations of the pod's containers. So the preStop hooks of these
-// containers can run, as in the kubelet.
+// containers can run.
 func podFromAnnotations(status *podcache.Status) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.UID, pod.Namespace, pod.Name = status.UID, status.Namespace, status.Name

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// longestHostname is the kernel's limit of a hostname in bytes, without the
-// terminating zero.
+// longestHostname is the kubelet's limit of a hostname in bytes. The kernel's
+// limit is 64.
 const longestHostname = 63
 
-// hostname returns the pod's hostname, shortened to the kernel's limit, and the
+// hostname returns the pod's hostname, shortened to longestHostname, and the
 // pod's domain in the cluster. The domain is empty if the spec has no
 // subdomain, or if it has a hostnameOverride.
 func hostname(pod *corev1.Pod, node Node) (name, domain string, err error) {
@@ -64,7 +64,7 @@ func kernelName(pod *corev1.Pod, node Node) (string, error) {
 	if full := pod.Spec.SetHostnameAsFQDN; err != nil || full == nil || !*full || domain == "" {
 		return name, err
 	}
-	const longest = 64 // the kubelet's limit, which includes the terminating zero
+	const longest = 64 // the kernel's limit, without the terminating zero
 	fqdn := name + "." + domain
 	if len(fqdn) > longest {
 		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",

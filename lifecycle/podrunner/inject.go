@@ -17,12 +17,14 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// injections records the cpusets and the health of one pod's containers.
+// injections records, for the containers of one pod, their cpusets and the
+// health of their resources.
 type injections struct {
 	// cpusets holds the last cpuset that this Runner set for a container, by
 	// container ID.
 	cpusets map[string]Cpuset
-	// health holds the health that Inject returned last, by container name.
+	// health holds the health of resources that Inject returned last, by
+	// container name.
 	health map[string][]corev1.ResourceStatus
 }
 

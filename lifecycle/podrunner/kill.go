@@ -46,9 +46,9 @@ func (r *Runner) SyncTerminatingPod(ctx context.Context, req podworker.SyncReque
 
 // SyncTerminatingRuntimePod stops a pod that only the runtime knows. The
 // containers get the grace period that is stored in their annotations, and
-// their preStop hooks run. The kubelet gives these containers one second. If an
-// earlier agent has started to terminate the pod, the deadline that it stored
-// remains in effect.
+// their preStop hooks run. The kubelet runs no hooks, and gives these
+// containers two seconds. If an earlier agent has started to terminate the pod,
+// the deadline that it stored remains in effect.
 func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, req podworker.SyncRequest) error {
 	if err := r.terminatePod(ctx, req, writtenGrace(req)); err != nil {
 		return err
@@ -56,9 +56,9 @@ func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, req podworker.Sy
 	return r.verifyStopped(ctx, req)
 }
 
-// terminatePod stops the pod of a terminating sync. If the pod has no spec,
-// terminatePod computes the deadline from the argument grace, because the pod's
-// worker does not know the grace period.
+// terminatePod stops the pod of a terminating sync. If the pod has no spec, the
+// pod's worker does not know the grace period, so terminatePod computes the
+// deadline from grace.
 func (r *Runner) terminatePod(ctx context.Context, req podworker.SyncRequest, grace time.Duration) error {
 	r.setReleased(req.Status.UID, false)
 	var given *lifecycle.Deadline
@@ -270,8 +270,8 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	return nil
 }
 
-// inParallel calls the function do concurrently for all items, waits for all
-// calls and joins their errors.
+// inParallel processes all items concurrently with the given function, waits
+// for all calls and joins their errors.
 func inParallel[T any](items []T, do func(T) error) error {
 	errs := make([]error, len(items))
 	var wg sync.WaitGroup

@@ -21,7 +21,8 @@ type Node struct {
 	// names.
 	Agent, LogRoot, SeccompRoot string
 	// CgroupParent returns the parent cgroup of the pod's sandbox and
-	// containers. Nil or empty: the runtime chooses the cgroup.
+	// containers. If CgroupParent is nil or returns "", the runtime chooses the
+	// cgroup.
 	CgroupParent func(*corev1.Pod) string
 	// UserNamespace returns the pod's IDs on the host. [IDRanges.Lookup]
 	// implements UserNamespace. Nil: pods can't have user namespaces.

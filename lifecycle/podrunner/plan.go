@@ -20,11 +20,10 @@ type Input struct {
 	// Status is the pod's state in the runtime.
 	Status *podcache.Status
 	// Backoff reports whether a container or sandbox must wait for its
-	// back-off, and returns the end and the length of the back-off. The
-	// argument key identifies the container or sandbox. The argument since is
-	// the time at which the container ended, or the time at which the sandbox
-	// was created. lifecycle.Backoff.Until implements Backoff. Nil: no
-	// back-off.
+	// back-off, and returns the end and the length of the back-off. It gets the
+	// key of the container or sandbox, and the time at which the container
+	// ended or the sandbox was created. lifecycle.Backoff.Until implements
+	// Backoff. Nil: no back-off.
 	Backoff func(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool)
 	// Probes returns the probe results of the container with the given ID. Nil:
 	// no container is probed. In that case no probe fails, and a container has
@@ -40,8 +39,9 @@ type Input struct {
 	Restarting bool
 	// Replaced is the ID of the sandbox that a requested restart replaces. If
 	// this sandbox is the newest, a new sandbox is created. All containers of
-	// the replaced sandbox start again in the new sandbox, whatever their
-	// restart policies are. Empty: no restart was requested.
+	// the replaced sandbox except ephemeral containers start again in the new
+	// sandbox, whatever their restart policies are. Empty: no restart was
+	// requested.
 	Replaced string
 	// Resources are the desired resources of containers. Zero: nothing is
 	// resized.
@@ -106,8 +106,8 @@ func Plan(in Input) Actions {
 	return p.Actions
 }
 
-// planner collects the actions of a plan. If a new sandbox is needed, no
-// container of the old sandbox counts as running.
+// planner collects the actions of a plan. If the plan creates a new sandbox,
+// [planner.current] returns no container of the old sandbox.
 type planner struct {
 	Input
 	Actions

@@ -180,8 +180,8 @@ func changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 }
 
 // RestartKey returns the key of a container's restart back-off. Any change of
-// the container's spec resets the back-off. This includes a change of its
-// resources, such as the memory limit that caused an OOM kill.
+// the container's spec except its resize policy resets the back-off. Even a
+// change of resources does, such as a higher memory limit after an OOM kill.
 func RestartKey(pod *corev1.Pod, c *corev1.Container) string {
 	return string(pod.UID) + "/" + c.Name + "/" + podspec.ContainerHash(c) + "/" + c.Resources.String()
 }

@@ -142,8 +142,8 @@ func (p *planner) initFailed() (*corev1.Container, int32) {
 
 // initialized reports whether the current sandbox has a regular container that
 // runs or was created but not started. All init containers have then succeeded,
-// even if they were removed from the runtime. As in the kubelet, a regular
-// container that has ended does not count.
+// and all sidecars have started, even if they were removed from the runtime. As
+// in the kubelet, a regular container that has ended does not count.
 func (p *planner) initialized() bool {
 	return slices.ContainsFunc(p.Pod.Spec.Containers, func(c corev1.Container) bool {
 		s := p.current(c.Name)

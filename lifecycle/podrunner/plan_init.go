@@ -32,10 +32,11 @@ func (p *planner) initContainers() bool {
 	return true
 }
 
-// currentInit returns the index of the init container that was started last, or
-// the number of init containers if the pod is initialized. The init containers
-// before this index have succeeded or, if they are sidecars, have started, even
-// if they are no longer in the runtime.
+// currentInit returns the index of the last init container in spec order that
+// has an instance in the current sandbox, or 0 if no init container has one. If
+// the pod is initialized, currentInit returns the number of init containers.
+// The init containers before this index have succeeded or, if they are
+// sidecars, have started, even if they are no longer in the runtime.
 func (p *planner) currentInit() (index int) {
 	all := p.Pod.Spec.InitContainers
 	if p.initialized() {

@@ -45,7 +45,7 @@ type Resize struct {
 	// sandbox and Name is the name of the pod.
 	ID, Name string
 	Pod      bool
-	// Resource is cpu or memory. A Resize changes only one of them.
+	// Resource is cpu or memory. A Resize changes only this resource.
 	Resource corev1.ResourceName
 	// From and To have only the values of this resource. In To, a removed limit
 	// is -1, because the CRI ignores zero.
@@ -78,7 +78,7 @@ func limitText(limit int64) string {
 	return strconv.FormatInt(limit, 10)
 }
 
-// resizes plans the changes in place: first memory and then CPU. For each
+// resizes plans the changes in place, first of memory and then of CPU. For each
 // resource, the pod's cgroup comes first if it grows and last if it shrinks.
 // Containers that shrink come before containers that grow.
 func (p *planner) resizes() {

@@ -34,10 +34,12 @@ type podSync struct {
 	prepared map[string]*runtimeapi.ContainerConfig
 	images   map[string]*fetched
 	// volumes are the paths of the pod's volumes, and sandbox is the sandbox in
-	// which containers are created. prepareNode sets these fields.
-	volumes  map[string]string
-	readOnly map[string]bool // names of volumes
-	sandbox  *sandbox
+	// which containers are created. unprepared is the error of prepareNode.
+	// prepareNode sets these fields.
+	volumes    map[string]string
+	readOnly   map[string]bool // names of volumes
+	sandbox    *sandbox
+	unprepared error
 }
 
 // sandbox is the sandbox in which containers are created: the existing sandbox
@@ -53,7 +55,8 @@ type sandbox struct {
 var errBackingOff = errors.New("a container is backing off")
 
 // do carries out the plan in the order of its fields. If a removal fails, the
-// method continues, and the next plan contains the removal again.
+// method continues, and the next plan contains the removal again. A restart of
+// all containers, however, ends at the first error: see restartAll.
 func (t *podSync) do(ctx context.Context, a Actions) error {
 	if a.StopPod != "" {
 		if len(t.status.Sandboxes) > 0 && a.CreateSandbox != "" {
@@ -201,7 +204,8 @@ func (t *podSync) plannedSandbox(a Actions) *sandbox {
 }
 
 // startAll starts containers one after the other in the plan's order. If a
-// container can't be started, startAll continues with the next container.
+// container can't be started, startAll continues with the next container. It
+// stops at a failure only if the sync was cancelled.
 func (t *podSync) startAll(ctx context.Context, starts []Start) error {
 	var errs []error
 	for _, s := range starts {

@@ -12,15 +12,15 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
-// Policy holds the settings for pods that agents usually let their users
-// choose. The settings do not change while the agent runs. The zero value is
-// for a node that is not in a cluster.
+// Policy holds settings of the node for its pods. Agents usually let their
+// users choose these settings. The settings do not change while the agent runs.
+// The zero value is for a node that is not in a cluster.
 type Policy struct {
 	// ClusterDNS are the addresses of the cluster's DNS servers, for pods with
-	// the policy ClusterFirst. Empty: these pods use the node's DNS servers.
+	// the policy ClusterFirst. If empty, these pods use the node's DNS servers.
 	ClusterDNS []string
-	// ClusterDomain is the domain of the cluster, such as cluster.local. Empty:
-	// the cluster has no domain.
+	// ClusterDomain is the domain of the cluster, such as cluster.local. If
+	// empty, the cluster has no domain.
 	ClusterDomain string
 	// SeccompDefault selects the seccomp profile of containers that request no
 	// profile: RuntimeDefault if it is true, and Unconfined if it is false.
@@ -37,9 +37,10 @@ type Policy struct {
 // zero value, requests and limits are enforced without swap and without memory
 // throttling.
 type Limits struct {
-	// LimitedSwap gives Burstable containers that are not critical a part of
-	// the node's swap, in proportion to their memory request (KEP-2400). It has
-	// an effect only on cgroup v2.
+	// LimitedSwap gives each container of a Burstable pod a part of the node's
+	// swap, in proportion to its memory request (KEP-2400). Containers of
+	// critical pods, and containers whose memory limit equals their request,
+	// get no swap. LimitedSwap has an effect only on cgroup v2.
 	LimitedSwap bool
 	// MemoryThrottling is the point between request and limit, from 0 to 1, at
 	// which a container is slowed down (memory.high) instead of being killed

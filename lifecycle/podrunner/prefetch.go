@@ -11,8 +11,8 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-// fetched is the image of a container that is about to be created: present, or
-// being pulled.
+// fetched is an image that a sync needs for a container or an image volume. Its
+// pull may still be in progress.
 type fetched struct {
 	done   chan struct{} // closed when the other fields are set
 	result images.Result

@@ -31,17 +31,22 @@ const (
 	// firstMountWait is the delay before a failed mount is tried again for the first time, as in the
 	// kubelet (exponentialbackoff of its volume manager).
 	firstMountWait = 500 * time.Millisecond
-	// lastMountWait is the longest such delay.
+	// lastMountWait is the longest delay before a failed mount is tried again.
 	lastMountWait = 10 * time.Second
 )
 
 // prepareNode prepares on the node what the pod's containers need: user IDs,
-// the pod's cgroup and its volumes. It does this once per sync. If it fails,
-// nothing is created in the runtime.
+// the pod's cgroup and its volumes. Later calls of the same sync return the
+// result of the first call. Until prepareNode has succeeded, nothing is created
+// in the runtime.
 func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
-	if t.sandbox != nil {
-		return nil
+	if t.sandbox == nil && t.unprepared == nil {
+		t.unprepared = t.prepareOnce(ctx, a)
 	}
+	return t.unprepared
+}
+
+func (t *podSync) prepareOnce(ctx context.Context, a Actions) error {
 	if err := t.node.NetworkErr; err != nil && a.CreateSandbox != "" && !t.pod.Spec.HostNetwork {
 		err = fmt.Errorf("network is not ready: %w", err)
 		return t.prepareFailed(a, networkNotReady, err.Error(), &podworker.TransientError{Err: err})

@@ -217,11 +217,15 @@ func TestSyncPod_FailedMountOfAPodWithInitContainers(t *testing.T) {
 func TestSyncPod_MissingVolumesDoNotKillRunningContainers(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
-	pod := mounting(podOf(nil, "app"), "data")
+	pod := mounting(podOf(nil, "app", "job"), "data")
 	require.NoError(t, s.sync(pod))
-	pod.Spec.Containers[0].Args = []string{"--new"}
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Args = []string{"--new"}
+	}
+	s.volumes.take()
 	s.volumes.err = errors.New("no such Secret")
 	require.ErrorContains(t, s.sync(pod), "no such Secret")
+	require.Equal(t, []string{"mount uid", "refresh uid"}, s.volumes.take(), "a sync must try the mount only once")
 	require.True(t, running(s.look(pod.UID).Container("app")))
 	s.volumes.err = nil
 	require.NoError(t, s.sync(pod))

@@ -78,9 +78,10 @@ func (t *podSync) updateContainer(ctx context.Context, u Resize, later []Resize)
 	return nil
 }
 
-// resized returns all resources of a container: as in the kubelet, each change
-// sends all of them. The resource that u changes has its new value. Resources
-// that only later changes concern have their current values.
+// resized returns all resources of a container, because each change sends all
+// resources to the runtime, as in the kubelet. The resource that u changes has
+// its new value. Resources that only later changes concern have their current
+// values.
 func (t *podSync) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
 	c := podspec.Container(&t.pod.Spec, u.Name)
 	if c == nil {

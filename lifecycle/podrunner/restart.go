@@ -26,9 +26,9 @@ const replacedRecordName = "replaced-sandbox"
 // Restart requests a restart of the pod. The next sync stops the pod within its
 // grace period, and starts all containers of the pod in a new sandbox, whatever
 // their restart policies are. The restart ends the back-offs of the containers
-// and of the sandbox. The argument status is the current state of the pod in
-// the runtime. If [Config].State is set, a restarted agent completes the
-// restart. The error is [ErrNoSandbox] if the status has no sandbox.
+// and of the sandbox. status is the current state of the pod in the runtime. If
+// [Config].State is set, a restarted agent completes the restart. The error is
+// [ErrNoSandbox] if the status has no sandbox.
 func (r *Runner) Restart(ctx context.Context, pod *corev1.Pod, status *podcache.Status) error {
 	if len(status.Sandboxes) == 0 {
 		return fmt.Errorf("restart pod %s: %w", podName(pod), ErrNoSandbox)
@@ -68,8 +68,9 @@ func (r *Runner) Restarting(ctx context.Context, status *podcache.Status) map[st
 }
 
 // Replaced returns the ID of the sandbox that the pod's last requested restart
-// replaces or has replaced. The result is used as [Input].Replaced. It is "" if
-// no restart was requested.
+// replaces or has replaced. The result is used as [Input].Replaced. The result
+// is "" if no restart was requested, or if the record of the request can't be
+// read.
 func (r *Runner) Replaced(ctx context.Context, uid types.UID) string {
 	r.mu.Lock()
 	id, known := r.replacements[uid]

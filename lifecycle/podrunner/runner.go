@@ -39,7 +39,7 @@ type Runner struct {
 	restarting   map[types.UID]bool              // Actions.Restarting of the last plan
 	injections   map[types.UID]injections
 	replacements map[types.UID]string        // IDs of the sandboxes that restarts replace; "": no restart was requested
-	mountWaits   map[types.UID]time.Duration // of pods whose volumes can't be mounted: the last delay before a retry
+	mountWaits   map[types.UID]time.Duration // the last delay before a retry, for pods whose volumes can't be mounted
 	released     map[types.UID]bool          // pods that SyncTerminatedPod has released, until their next sync or removal
 }
 

@@ -18,8 +18,9 @@ import (
 const apiServerService = "kubernetes"
 
 // setServices sets the variables of the API server's service. With enableServiceLinks, it also sets
-// the variables of all services of the pod's namespace. If the services are not known yet,
-// setServices returns no error for a static pod, because this pod may run the API server.
+// the variables of all services of the pod's namespace that have a cluster IP. If the services are
+// not known yet, setServices returns no error for a static pod, because this pod may run the API
+// server.
 func (v *variables) setServices(pod *corev1.Pod, list func(namespace string) ([]*corev1.Service, error)) error {
 	if list == nil {
 		return nil

@@ -102,7 +102,7 @@ func (s SubPaths) Clean() error {
 		errs = append(errs, s.clear(filepath.Join(s.folder(), path)))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err // a path that is still mounted must not be removed: it is the volume
+		return err // keep the directories: a path that is still mounted shows the volume's data
 	}
 	return removeFolders(s.folder())
 }
@@ -149,10 +149,10 @@ func openOrMake(root *os.Root, path string) (*os.File, error) {
 }
 
 // openOrMakeFolder opens a directory below root. It creates missing directories
-// with exactly the given mode: with the agent's umask, users of the volume
-// might not be able to write.
+// with exactly the given mode, independent of the agent's umask. Otherwise
+// users of the volume might not be able to write.
 func openOrMakeFolder(root *os.Root, path string, mode fs.FileMode) (_ *os.Root, err error) {
-	folder, err := root.OpenRoot(path + "/.") // never a pipe or a device
+	folder, err := root.OpenRoot(path + "/.") // with /., only a directory can be opened, not a pipe or a device
 	if !errors.Is(err, fs.ErrNotExist) {
 		return folder, err
 	}

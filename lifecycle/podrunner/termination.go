@@ -31,8 +31,8 @@ const (
 )
 
 // TerminationMessageShare returns the limit in bytes of the termination message
-// of each container of a pod. The argument containers is the number of the
-// pod's init, regular and ephemeral containers together.
+// of each container of a pod. containers is the number of the pod's init,
+// regular and ephemeral containers together.
 func TerminationMessageShare(containers int) int {
 	return min(MaxTerminationMessageBytes, MaxPodTerminationMessageBytes/max(containers, 1))
 }
@@ -73,7 +73,7 @@ func makeFile(folder *os.Root, name string) error {
 func terminationLogFile(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }
 
 // dropTerminationLogs removes a container's termination message files, except
-// the files in the set keep. A container that crashes for weeks would
+// the files whose names are in keep. A container that crashes for weeks would
 // otherwise have thousands of files.
 func dropTerminationLogs(podRoot string, uid types.UID, container string, keep map[string]bool) (err error) {
 	dir, err := os.OpenRoot(podRoot)
@@ -98,7 +98,7 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 }
 
 // TerminationMessage returns the termination message of a container that has
-// ended, for its status: at most 4096 bytes of the file at its
+// ended, for its status: at most the last 4096 bytes of the file at its
 // terminationMessagePath. The message is the end of the container's log instead
 // if four conditions are true: the file is empty, the container failed, its
 // terminationMessagePolicy is FallbackToLogsOnError, and its reason is not
@@ -233,7 +233,7 @@ func ReadTail(r io.ReaderAt, size int64, limit int) (string, error) {
 func LogTail(r io.ReaderAt, size int64) (string, error) {
 	// The format adds about 45 bytes to each line. If the runtime splits a line
 	// into parts of 16 KiB, the format adds these bytes to each part. So 80
-	// lines with 2048 bytes of text fit into this window.
+	// lines with 2048 bytes of text in total fit into this window.
 	const window = 64 << 10
 	raw, err := lastBytes(r, size, window)
 	if err != nil {

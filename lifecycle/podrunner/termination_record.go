@@ -24,8 +24,8 @@ import (
 // from which the agent could compute the deadline.
 const terminationRecordName = "ending"
 
-// terminationState is the state of a pod's termination, which this agent or an
-// earlier agent has started.
+// terminationState is what the Runner knows about a pod's termination, which
+// this agent or an earlier agent may have started.
 type terminationState struct {
 	none     bool                // the pod is not terminating: the store has no record
 	deadline *lifecycle.Deadline // nil before this agent's first terminating sync
@@ -60,13 +60,13 @@ func parseTermination(text []byte) (terminationRecord, error) {
 	return rec, nil
 }
 
-// terminationDeadline returns the deadline of the pod's terminating syncs. If
-// given is not nil, it is the deadline of the pod's worker, and
-// terminationDeadline returns it. If the pod has no spec, given is nil, and the
-// first sync computes the deadline from the grace period. The deadline is never
-// later than the deadline that an earlier agent has stored.
-// terminationDeadline converts the stored deadline once to the remaining time;
-// after that, a step of the system clock does not affect the deadline.
+// terminationDeadline returns the deadline of the pod's terminating syncs.
+// given is the deadline of the pod's worker, and terminationDeadline returns
+// given. If the pod has no spec, given is nil, and the first sync computes the
+// deadline from the grace period. The deadline is never later than the deadline
+// that an earlier agent has stored. terminationDeadline converts the stored
+// deadline once to the remaining time; after that, a step of the system clock
+// does not affect the deadline.
 func (r *Runner) terminationDeadline(ctx context.Context, uid types.UID, given *lifecycle.Deadline, grace time.Duration) *lifecycle.Deadline {
 	isKnown := r.loadTermination(ctx, uid)
 	r.mu.Lock()

@@ -37,11 +37,11 @@ func MetadataField(pod *corev1.Pod, path string) (string, error) {
 }
 
 // ResourceField returns the value of a downward-API reference to a request or a limit of c, in
-// units of the divisor, rounded up. A divisor of zero means 1. For a missing limit of CPU, memory
-// or ephemeral storage, the amount in the list defaults is used. A missing request is zero. A
-// missing limit without a default is zero too. ResourceField ignores the container name in ref. It
-// returns an error for a resource other than CPU, memory, ephemeral storage and huge pages, and for
-// a negative divisor.
+// units of the divisor, rounded up. A divisor of zero means 1. A missing limit of CPU, memory or
+// ephemeral storage is replaced by the amount in defaults. A missing request is zero. A missing
+// limit without a default is zero too. ResourceField ignores the container name in ref. It returns
+// an error for a resource other than CPU, memory, ephemeral storage and huge pages, and for a
+// negative divisor.
 func ResourceField(ref *corev1.ResourceFieldSelector, c *corev1.Container, defaults corev1.ResourceList) (string, error) {
 	kind, text, _ := strings.Cut(ref.Resource, ".")
 	name := corev1.ResourceName(text)

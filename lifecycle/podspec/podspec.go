@@ -123,9 +123,9 @@ func Container(spec *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// RuntimeID returns the ID that the runtime uses for a container. The argument
-// is the container's ID in the pod's status, which begins with the runtime's
-// name, as in "containerd://4f5e".
+// RuntimeID returns the ID that the runtime uses for a container. id is the
+// container's ID in the pod's status, which begins with the runtime's name, as
+// in "containerd://4f5e".
 func RuntimeID(id string) string {
 	if _, bare, found := strings.Cut(id, "://"); found {
 		return bare

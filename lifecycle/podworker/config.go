@@ -86,8 +86,8 @@ type Observer struct {
 	Ignored func(u Update, reason string)
 	// Restarted is called when [Workers.SyncKnownPods] forgets a finished pod
 	// that was created again under the same UID while it was terminating. The
-	// argument pod is the spec of the finished pod. The new pod can then be
-	// created. The kubelet counts such pods in restarted_pods_total.
+	// new pod can then be created. The callback gets the spec of the finished
+	// pod. The kubelet counts such pods in restarted_pods_total.
 	Restarted func(pod *corev1.Pod)
 }
 
@@ -95,7 +95,7 @@ type Observer struct {
 type SyncInfo struct {
 	// UID is the UID of the pod.
 	UID types.UID
-	// Pod is the pod's spec, nil if only the runtime knows it.
+	// Pod is the pod's spec, nil if only the runtime knows the pod.
 	Pod *corev1.Pod
 	// Type is the reason for the sync. First reports whether the sync was the
 	// pod's first sync. The Type of the first sync need not be [Create],

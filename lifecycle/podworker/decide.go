@@ -123,7 +123,7 @@ func terminate(s state, u Update, w chan<- error) (state, effects) {
 		s.phase, became = Terminating, true
 	}
 	if s.phase != Terminating {
-		return s, effects{report: waiterList(w)} // nothing to wait for: the pod has ended or is not terminated
+		return s, effects{report: waiterList(w)} // nothing to wait for: the pod has ended, or the update does not terminate it
 	}
 	var kill KillOptions
 	if u.Type == Kill {
@@ -150,12 +150,12 @@ func waiterList(w chan<- error) []chan<- error {
 // without a spec.
 const minGrace = time.Second
 
-// grace returns the grace period of the pod. The argument before is the
-// previous grace period, or zero. The result is the shortest of the previous
-// grace period, the pod's deletion grace period and the override, as far as
-// they are set. If none of them is set, the result is the spec's grace period.
-// If the spec has no grace period, the result is 30 s, the API server's
-// default. The result is in whole seconds, at least one, as in the kubelet.
+// grace returns the grace period of the pod: the shortest of the previous grace
+// period (before, zero if not set), the pod's deletion grace period and the
+// override. Periods that are not set do not count. If none of the three is set,
+// the result is the spec's grace period. If the spec has no grace period, the
+// result is 30 s, the API server's default. The result is in whole seconds, at
+// least one, as in the kubelet.
 func grace(before time.Duration, pod *corev1.Pod, override *time.Duration) time.Duration {
 	g, decided := before, before != 0
 	lower := func(d time.Duration) {
@@ -176,7 +176,7 @@ func grace(before time.Duration, pod *corev1.Pod, override *time.Duration) time.
 }
 
 // orphaned terminates a pod that is not desired any more. A pod that is already
-// terminating is synced again at once.
+// Terminating or Terminated is synced again at once.
 func orphaned(s state) state {
 	s.deleted = true
 	if s.phase == Syncing {

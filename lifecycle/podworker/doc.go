@@ -33,16 +33,16 @@
 // knows can only be killed: [Workers.KillOrphans] finds such pods in the
 // runtime's list.
 //
-// Each sync gets a status of the pod from after the end of the pod's previous
-// sync. With an older status, the sync could repeat the actions of the previous
-// sync. The exception is a sync of a Terminating or Terminated pod: it gets an
-// older status if no new status arrives in time, see [Config.FreshTimeout]. If
-// a Syncer has refreshed the cache after its last change, it calls
-// [SyncRequest.Refreshed], and the next sync need not wait for a newer status.
-// A pod that is created with the UID of a forgotten pod does not get the status
-// of the forgotten pod. If the clock does not advance, as in a testing/synctest
-// bubble whose runtime answers at once, a sync waits for the first status with
-// a later time.
+// Each sync gets a status of the pod that is newer than the end of the pod's
+// previous sync. With an older status, the sync could repeat the actions of the
+// previous sync. The exception is a sync of a Terminating or Terminated pod: it
+// gets an older status if no new status arrives in time, see
+// [Config.FreshTimeout]. If a Syncer has refreshed the cache after its last
+// change, it calls [SyncRequest.Refreshed], and the next sync need not wait for
+// a newer status. A pod that is created with the UID of a forgotten pod does
+// not get the status of the forgotten pod. If the clock does not advance, as in
+// a testing/synctest bubble whose runtime answers at once, a sync waits for the
+// first status with a later time.
 //
 // When the node shuts down, [PlanShutdown] returns the order in which pods are
 // terminated: by priority, critical pods last. [Shutdown] terminates the pods
@@ -95,8 +95,8 @@
 // and Run sleeps until the earliest due time; nothing polls. One mutex guards
 // the records. The mutex is not held while the Syncer, the Cache's
 // GetNewerThan, AfterSync or an Observer runs, so all of them may call methods
-// of the Workers. Run returns when every sync has ended; a Syncer that ignores
-// its ctx delays the return of Run.
+// of the Workers. After Run's ctx is done, Run returns when every sync has
+// ended; a Syncer that ignores its ctx delays the return of Run.
 //
 // # Differences from the kubelet
 //
@@ -123,13 +123,13 @@
 //   - In the kubelet, a static pod that is killed before its start finishes at
 //     once. Here it goes through the phases Terminating and Terminated. It
 //     finishes at once only if it waits for another static pod of its name,
-//     nothing of it can run, and the kill has no [KillOptions.StatusFn]. If a
-//     static pod must already be terminated when it becomes known, later pods
-//     of its name wait for it.
+//     nothing of it can run, and the kill has no [KillOptions.StatusFn]. If the
+//     first update of a static pod already makes it Terminating, later pods of
+//     its name wait for it.
 //   - A sync that returns a [RetryError] is repeated at the time in the error,
 //     without jitter; the kubelet prolongs the delay by up to half. If the
-//     RetryError is joined with other errors, the sync is repeated after
-//     [Config.BackoffPeriod] at the latest.
+//     RetryError is joined with other errors, the sync is repeated at that time,
+//     or earlier after [Config.BackoffPeriod] with its jitter.
 //   - The Workers recognize the error of a network that is not ready by its
 //     type, [TransientError]; the kubelet recognizes it by its text.
 //   - Here a pod whose spec has no grace period gets 30 s, the API's default;
@@ -154,9 +154,9 @@
 //   - The kubelet rounds ShutdownGracePeriod and
 //     ShutdownGracePeriodCriticalPods down to whole seconds; here a stage has
 //     all of its time.
-//   - The kubelet accepts negative periods in shutdownGracePeriodByPodPriority,
-//     and two entries with the same priority, and then uses either of them; this
-//     package rejects such a configuration.
+//   - The kubelet accepts negative periods in shutdownGracePeriodByPodPriority.
+//     It also accepts two entries with the same priority, and uses either entry.
+//     This package rejects both.
 //   - The kubelet waits for the volumes of all pods of a stage, even when the
 //     stage's time is over. This package waits only for the volumes of pods
 //     that have ended in time, because the other pods still use their volumes.

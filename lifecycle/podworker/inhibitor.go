@@ -16,10 +16,9 @@ var ErrShutdownCancelled = errors.New("the shutdown of the machine was cancelled
 // inhibitor lock of systemd-logind. This package has no implementation. At most
 // two goroutines call the methods at the same time.
 type Inhibitor interface {
-	// Inhibit delays the next shutdown until release is called. The argument
-	// need is the longest delay that the caller needs. Inhibit returns how long
-	// the machine will wait, which may be less; 0 means that the machine does
-	// not wait.
+	// Inhibit delays the next shutdown until release is called. need is the
+	// longest delay that the caller needs. Inhibit returns how long the machine
+	// will wait, which may be less; 0 means that the machine does not wait.
 	Inhibit(ctx context.Context, need time.Duration) (allowed time.Duration, release func(), err error)
 	// AwaitShutdown returns nil when the machine is about to shut down.
 	AwaitShutdown(ctx context.Context) error

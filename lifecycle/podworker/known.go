@@ -16,25 +16,24 @@ type Known struct {
 	// Orphan reports whether the pod is not desired any more.
 	Orphan bool
 	// HasConfig reports whether the pod has a spec; if not, only the runtime
-	// knows it. Static reports whether it is a static pod.
+	// knows the pod. Static reports whether the pod is static.
 	HasConfig, Static bool
 }
 
 // SyncKnownPods terminates the known pods that are not in the list of desired
 // pods, and returns the known pods. It forgets a finished pod if the pod is not
 // desired or was created again meanwhile. It also forgets a pod that is not
-// desired and was never started. Forgotten pods are not in the result. The
-// caller must create a desired pod that is not in the result with
+// desired and was never started. Forgotten pods are not in the result. If a
+// desired pod is not in the result, the caller must create it with
 // [Workers.UpdatePod]. Call SyncKnownPods when every source of pods has been
 // read, and then regularly: each call retries pods whose termination failed.
 //
-// The function desired returns all desired pods. SyncKnownPods calls it once,
-// without a lock. If a pod is updated after SyncKnownPods has called this
-// function, the pod counts as desired, because the list may be older than the
-// update. Callers of SyncKnownPods and of UpdatePod therefore need no common
-// lock. But the updates of one pod must be in the order of its specs. If the
-// list still contains a removed pod, a later call of SyncKnownPods terminates
-// and forgets the pod.
+// SyncKnownPods calls desired once, without a lock, to get the list of all
+// desired pods. If a pod is updated after this call has begun, the pod counts
+// as desired, because the list may be older than the update. Callers of
+// SyncKnownPods and of UpdatePod therefore need no common lock. But the updates
+// of one pod must be in the order of its specs. If the list still contains a
+// removed pod, a later call of SyncKnownPods terminates and forgets the pod.
 //
 // The result is shared between calls until something changes, and must not be
 // modified.
@@ -80,8 +79,8 @@ type sweepResult struct {
 	restarted []*corev1.Pod
 }
 
-// sweepPod terminates p if p is not desired, and forgets p if nothing is left
-// to do for p.
+// sweepPod terminates p if p is not desired. If nothing is left to do for p, and
+// p is not desired or was created again, sweepPod forgets p instead.
 func (w *Workers) sweepPod(p *worker, done *sweepResult) {
 	orphan := p.desired != w.sweep
 	if orphan && p.desired+1 == w.sweep {
@@ -175,8 +174,8 @@ func (w *Workers) drop(p *worker) {
 }
 
 // terminateOrphan terminates p because p is not desired, and reports whether
-// the phase of p has changed. If a sync of a terminating pod is running,
-// terminateOrphan requests no other sync.
+// the phase of p has changed. If p is past the phase Syncing and a sync of p is
+// running, terminateOrphan requests no other sync.
 func (w *Workers) terminateOrphan(p *worker) (moved bool) {
 	if p.phase >= Terminating && p.working {
 		p.deleted = true

@@ -42,12 +42,12 @@ type Workers struct {
 	// call, nil if something has changed since then.
 	sweep uint64
 	known map[types.UID]Known
-	// updates counts the updates that have a pod.
+	// updates counts the updates whose field Pod is not nil.
 	updates uint64
-	// forgotten contains each forgotten pod, until the second call of
-	// SyncKnownPods after the pod was forgotten. If a pod is created again with
-	// the same UID, its first sync must not use a status from before the end of
-	// the forgotten pod's last sync.
+	// forgotten contains each forgotten pod for which the Syncer was called,
+	// until the second call of SyncKnownPods after the pod was forgotten. If a
+	// pod is created again with the same UID, its first sync must not use a
+	// status from before the end of the forgotten pod's last sync.
 	forgotten map[types.UID]forgottenPod
 	// run is the context of Run, nil while Run is not running. stopped: Run has
 	// returned, or only waits for syncs.
@@ -78,7 +78,7 @@ type worker struct {
 	cancel     context.CancelFunc // cancels the running sync, nil if no sync runs
 	due        time.Time          // when the next sync is due
 	queueIndex int                // index in the queue
-	desired    uint64             // the last sweep in which the pod was desired, or the last sweep before its creation
+	desired    uint64             // Workers.sweep when the pod was last desired, or when it became known
 	updated    uint64             // Workers.updates at the last update of the pod
 
 	phaseChanges []phaseChange // not yet reported to the observer
@@ -147,7 +147,7 @@ func (w *Workers) Run(ctx context.Context) error {
 	return err
 }
 
-// idle is how long the loop sleeps if no pod is due. loop.Trigger wakes it
+// idle is how long the loop sleeps if the queue is empty. loop.Trigger wakes it
 // earlier.
 const idle = time.Hour
 
@@ -180,7 +180,9 @@ func (w *Workers) schedule(p *worker, due time.Time) {
 	}
 }
 
-// start runs p's next sync if a sync is due and no sync is running.
+// start starts p's goroutine, which runs p's syncs. It does nothing if p already
+// has a goroutine, if no sync is due, or if a sync must not start yet: see
+// acceptsSyncs and blocked.
 func (w *Workers) start(p *worker) {
 	if !w.acceptsSyncs() || p.working || !p.pending || w.blocked(p) {
 		return
@@ -203,19 +205,20 @@ func (w *Workers) blocked(p *worker) bool {
 // worker. Only the newest update counts; earlier updates that no sync has used
 // yet are skipped. But an update that terminates a pod always takes effect.
 //
-// UpdatePod ignores the following updates: see [Observer.Ignored].
+// UpdatePod ignores the following updates, and passes them to
+// [Observer.Ignored]:
 //
-//   - an invalid update: no pod, no UID, an unknown type, or no spec with
-//     another type than Kill
+//   - an invalid update: it has no pod, no UID or an unknown type, or it has no
+//     spec and is not a Kill
 //   - a Sync of an unknown pod
 //   - a Create of a pod that is Terminating or Terminated
-//   - an update of a Finished pod, and a Kill without a spec of a Terminated
-//     pod
+//   - an update of a Finished pod
+//   - a Kill of a Terminated pod, if the update has no spec
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
-// runs reports whether the cache has a running container or a ready sandbox of
-// the pod. It also returns true if the runtime returned an error for the pod or
-// was not queried yet.
+// runs reports whether a part of the pod may run according to the cache: see
+// podcache.Status.Running. It also returns true if the runtime returned an
+// error for the pod or was not queried yet.
 func (w *Workers) runs(uid types.UID) bool {
 	if !w.cfg.Cache.Known(uid) {
 		return true

@@ -9,8 +9,8 @@ import (
 // [Syncer] may join and wrap several RetryErrors; the earliest time counts. The
 // delay is at most [Config.ResyncPeriod]. If the time has passed, the delay is
 // [Config.TransientPeriod], so that the worker does not loop without a delay.
-// If a RetryError is joined with other errors, the sync is repeated after
-// [Config.BackoffPeriod] at the latest.
+// If a RetryError is joined with other errors, the delay is at most
+// [Config.BackoffPeriod] plus jitter.
 type RetryError struct {
 	// At is the time of the next try, on the clock of the Workers' Config.
 	At time.Time
@@ -49,7 +49,7 @@ func (e *TransientError) Error() string {
 // Unwrap returns Err.
 func (e *TransientError) Unwrap() error { return e.Err }
 
-// periods are the delays between syncs before jitter.
+// periods are the delays between syncs, without jitter.
 type periods struct {
 	resync, backoff, transient time.Duration
 }

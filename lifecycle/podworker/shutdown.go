@@ -46,8 +46,8 @@ type EventRecorder interface {
 
 // ShutdownOptions configures [Shutdown]. The zero value is valid.
 type ShutdownOptions struct {
-	// AwaitVolumes returns when the volumes of the pods are unmounted, or when
-	// ctx is done. The argument pods contains the pods of the stage that have
+	// AwaitVolumes returns when the volumes of the given pods are unmounted, or
+	// when ctx is done. The given pods are those pods of the stage that have
 	// ended. The stage ends when AwaitVolumes has returned. AwaitVolumes is not
 	// called if the stage's period is over. Optional.
 	AwaitVolumes func(ctx context.Context, pods []*corev1.Pod) error
@@ -56,16 +56,16 @@ type ShutdownOptions struct {
 	// Flush is called after every stage. The kubelet does not wait for
 	// statuses. Optional.
 	Flush func(ctx context.Context) error
-	// FlushTimeout limits one call of Flush, in addition to the stage's period.
-	// Default 2 s.
+	// FlushTimeout is the longest time that one call of Flush may take. The
+	// stage's period does not include this time. Default 2 s.
 	FlushTimeout time.Duration
 	// Events receives an event about Node when the shutdown begins.
 	// [HoldShutdown] also sends an event when the shutdown was cancelled. Node
 	// is a Node object or a reference to a Node. Both fields are optional.
 	Events EventRecorder
 	Node   runtime.Object
-	// StageEnd is called after each stage with the stage's duration, without
-	// Flush, and the stage's error. Optional.
+	// StageEnd is called after each stage, before Flush, with the stage's
+	// duration and error. Optional.
 	StageEnd func(s Stage, took time.Duration, err error)
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
@@ -93,10 +93,10 @@ func (o ShutdownOptions) withDefaults() ShutdownOptions {
 // Shutdown terminates the pods, one stage after the other: see [PlanShutdown].
 // The pods of a stage are terminated concurrently, each within its grace
 // period. A stage ends when its pods have ended and their volumes are
-// unmounted, or when its period is over. The termination of pods that have not
-// ended then continues, but Shutdown does not wait for these pods. Every stage
-// is carried out, even if an earlier stage failed; the error joins all
-// failures. If ctx is done, Shutdown returns early.
+// unmounted, or when its period is over. If pods have not ended when the period
+// is over, their termination continues, but Shutdown does not wait for them.
+// Every stage is carried out, even if an earlier stage failed; the error joins
+// all failures. If ctx is done, Shutdown returns early.
 //
 // The caller must reject new pods: see [ReasonNodeShutdown].
 func Shutdown(ctx context.Context, k Killer, stages []Stage, o ShutdownOptions) error {
@@ -163,8 +163,8 @@ func (o ShutdownOptions) flush(ctx context.Context) error {
 	return nil
 }
 
-// shutdownStatus returns a function that sets the reason of the shutdown in a
-// pod's last status.
+// shutdownStatus returns a function that changes a pod's last status: the status
+// then shows that the pod was terminated because of the shutdown.
 func shutdownStatus(generation int64, now metav1.Time) func(*corev1.PodStatus) {
 	return func(s *corev1.PodStatus) {
 		if s.Phase != corev1.PodSucceeded {

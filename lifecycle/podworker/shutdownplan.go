@@ -20,8 +20,8 @@ const CriticalPriority = podspec.SystemCriticalPriority
 
 // ShutdownGracePeriodByPodPriority is an entry of the kubelet's option with
 // this name. It applies to the pods whose priority is at least Priority and
-// lower than the Priority of the next entry. The lowest entry also applies to
-// pods with a lower priority.
+// below the next higher Priority of another entry. The entry with the lowest
+// Priority also applies to pods with a lower priority.
 type ShutdownGracePeriodByPodPriority struct {
 	// Priority is the lowest priority of the entry.
 	Priority int32
@@ -108,8 +108,8 @@ type Stage struct {
 	Priority int32
 	// Period is the longest time that the stage may take.
 	Period time.Duration
-	// Pods are the pods of the stage, in the order of the argument of
-	// PlanShutdown.
+	// Pods are the pods of the stage, in the order in which PlanShutdown got
+	// them.
 	Pods []StagePod
 }
 
@@ -124,10 +124,10 @@ type StagePod struct {
 
 // PlanShutdown returns the stages in which the pods are terminated when the
 // node shuts down: the lowest priority first, without stages that have no pod.
-// The argument total is the time that the machine allows, 0 for no limit. If
-// total is less than the time for all stages together, the first stages get
-// less time. The last stages, which usually have the critical pods, keep their
-// time. PlanShutdown modifies nothing. It returns nil if periods is empty.
+// total is the time that the machine allows, 0 for no limit. If total is less
+// than the time for all stages together, the first stages get less time. The
+// last stages, which usually have the critical pods, keep their time.
+// PlanShutdown modifies nothing. It returns nil if periods is empty.
 func PlanShutdown(pods []*corev1.Pod, periods []ShutdownGracePeriodByPodPriority, total time.Duration) []Stage {
 	if len(periods) == 0 {
 		return nil

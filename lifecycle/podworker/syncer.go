@@ -27,16 +27,16 @@ type Syncer interface {
 	// then never called again for the pod.
 	SyncTerminatingPod(ctx context.Context, req SyncRequest) error
 	// SyncTerminatingRuntimePod stops all containers of a pod that has no spec,
-	// because only the runtime knows it. After a nil error, no other call
-	// follows for the pod.
+	// because only the runtime knows it. A nil error finishes the pod if it
+	// still has no spec.
 	SyncTerminatingRuntimePod(ctx context.Context, req SyncRequest) error
 	// SyncTerminatedPod releases the resources of a stopped pod. A nil error
 	// finishes the pod.
 	SyncTerminatedPod(ctx context.Context, req SyncRequest) error
 }
 
-// SyncRequest is the argument of one sync: one call of a [Syncer] for one pod.
-// Pod and Status are shared and must not be modified.
+// SyncRequest describes a sync, which is one call of a [Syncer] for one pod. Pod
+// and Status are shared and must not be modified.
 type SyncRequest struct {
 	// Type is the type of the newest update, or [Sync] if the sync is periodic
 	// or a retry.
@@ -184,8 +184,9 @@ type Update struct {
 type KillOptions struct {
 	// Grace, if not nil, replaces the grace period of the spec, even if Grace
 	// is longer, as in the kubelet. If the pod already has a grace period from
-	// an earlier update, the grace period can only become shorter. Fractions of
-	// a second are dropped; less than a second becomes one second.
+	// its deletion or from an earlier update, Grace can only shorten this grace
+	// period. Fractions of a second are dropped; less than a second becomes one
+	// second.
 	Grace *time.Duration
 	// Evict marks the termination as an eviction: see
 	// [Workers.ShouldPodContentBeRemoved].

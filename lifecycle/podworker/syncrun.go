@@ -61,7 +61,7 @@ func (w *Workers) begin(p *worker) *syncRun {
 		t.req.deadline, t.req.usesDeadline = p.deadline, &p.usesDeadline
 	}
 	t.ctx, p.cancel = context.WithCancel(w.run)
-	p.why = Sync // the type of the next sync, unless an update has another type
+	p.why = Sync // the type of the next sync if no update comes before it
 	return t
 }
 
@@ -102,8 +102,8 @@ func (w *Workers) doSync(t *syncRun) {
 	t.info.Duration = t.ended.Sub(called)
 }
 
-// finish updates the pod's state after a sync. If the pod has not finished, it
-// also schedules the next sync.
+// finish updates the pod's state after a sync. It also schedules the next sync
+// if the pod's phase is not Finished.
 func (w *Workers) finish(t *syncRun) {
 	w.mu.Lock()
 	p := t.p
@@ -114,8 +114,8 @@ func (w *Workers) finish(t *syncRun) {
 	case !t.refreshed.IsZero():
 		p.since = t.refreshed
 	case t.synced:
-		// If the clock does not advance, a status with the same time may be
-		// older than the end of the sync.
+		// Add 1 ns: if the clock does not advance, a status with the time of the
+		// sync's end may still be from before the end of the sync.
 		p.since = t.ended.Add(time.Nanosecond)
 	}
 	next, moved, report := advance(p.state, outcome{phase: t.info.Phase, terminal: t.terminal, err: t.info.Err})
@@ -128,7 +128,7 @@ func (w *Workers) finish(t *syncRun) {
 	case p.phase == Finished:
 		w.leave(p)
 		if p.pod == nil {
-			w.drop(p) // no source lists a pod without a spec
+			w.drop(p) // no source defines this pod, so its record is not needed any more
 		}
 	case cancelled && t.info.Err != nil:
 		p.pending = true // a new sync is needed now, or in the next Run

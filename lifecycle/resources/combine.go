@@ -12,9 +12,10 @@ import (
 // Combine returns a function for podrunner.Config.Inject. The function calls
 // Container of every ledger, in order, and merges the Injections. If Container
 // of a ledger returns an error, the function returns an error that names the
-// ledger. If two ledgers set CPUs, Mems, or the same device path, CDI device,
-// variable, mount path, annotation or resource, the error names both ledgers
-// and the conflict. After an error the function still calls the other ledgers.
+// ledger. If two ledgers set CPUs, Mems, the same device path, CDI device,
+// variable, mount path or annotation, or the health of the same resource, the
+// error names both ledgers and the conflict. After an error the function still
+// calls the ledgers that follow.
 // In a conflict, the Injection contains the entry of the first ledger. Only
 // CPUs and Mems are different: after a conflict about one of these fields, the
 // field is empty.

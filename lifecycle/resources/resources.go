@@ -39,11 +39,11 @@ type Ledger interface {
 	// Name returns the allocator's name for rejections, messages of waiting
 	// containers, and metrics.
 	Name() string
-	// Restore is called once, before the first Admit. The second argument
-	// contains the runtime's state of this agent's pods that have not ended,
-	// with their running and exited containers. The instances of one container
-	// are sorted, the newest first. The annotations of containers include the
-	// Annotations of earlier Injections.
+	// Restore is called once, before the first Admit. The statuses in found
+	// describe those pods of this agent that still run in the runtime, with
+	// their running and exited containers: see [podcache.Status.Running]. The
+	// instances of one container are sorted, the newest first. The annotations
+	// of containers include the Annotations of earlier Injections.
 	Restore(ctx context.Context, found []*podcache.Status) error
 	// Container returns what a container gets. The Runner calls Container
 	// before it creates an instance, and in each sync of the pod while the
@@ -58,7 +58,7 @@ type Ledger interface {
 }
 
 // ContainerRequest identifies the instance of a container for which
-// [Ledger].Container is called. The Ledger must not modify it.
+// [Ledger].Container is called. The Ledger must not modify the request.
 type ContainerRequest struct {
 	Pod *corev1.Pod
 	// Container is the container in the pod's spec. It may be an ephemeral

@@ -117,7 +117,8 @@ func (l local) mountMemory(r Request, sizeBytes int64) error {
 	if slices.Contains(below(mounts, filepath.ToSlash(at)), filepath.ToSlash(at)) {
 		return nil
 	}
-	// mount(2) follows symbolic links, and would mount the tmpfs on another directory.
+	// Reject a path with a symbolic link: mount(2) would follow the link, and mount
+	// the tmpfs on another directory.
 	switch real, err := filepath.EvalSymlinks(at); {
 	case err != nil:
 		return fmt.Errorf("could not mount a tmpfs: %w", err)
@@ -203,8 +204,8 @@ func podMemoryLimit(pod *corev1.Pod) (sum int64) {
 		}
 		sum += limit
 	}
-	// Init containers run before the other containers. Adding their limits can
-	// make the sum too high, but never too low.
+	// Init containers that are not sidecars end before the regular containers
+	// start. Adding their limits can make the sum too high, but never too low.
 	for i := range pod.Spec.InitContainers {
 		limit := pod.Spec.InitContainers[i].Resources.Limits.Memory().Value()
 		if limit <= 0 {

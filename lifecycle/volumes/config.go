@@ -57,8 +57,8 @@ type Config struct {
 	Tokens podspec.TokenFunc
 	// Mounter mounts and unmounts. Default [NewMounter].
 	Mounter Mounter
-	// Clock is used for the names of versions of a volume's contents. Default
-	// the system clock.
+	// Clock is used for the names of versions of a volume's contents, and for
+	// the durations in an [Operation]. Default the system clock.
 	Clock clock.PassiveClock
 	// Observer has callbacks for metrics. Optional.
 	Observer Observer

@@ -91,8 +91,8 @@
 //     after it has written the files; here the files have the right group from
 //     the beginning. As in the kubelet, fsGroupChangePolicy has no effect on
 //     these types.
-//   - Here the files of ConfigMaps, Secrets and the pod's fields in all volumes
-//     of a pod are at most 64 MiB together; the kubelet has no limit.
+//   - Here the files of ConfigMaps, Secrets, tokens and the pod's fields in all
+//     volumes of a pod are at most 64 MiB together; the kubelet has no limit.
 //   - This package also uses the stringData of a Secret. The kubelet gets
 //     Secrets from the API server, which has merged stringData into data.
 //   - Not built in: hugepages, persistentVolumeClaim, ephemeral, csi, nfs and

@@ -33,8 +33,9 @@ func lines(m map[string]string) string {
 }
 
 // resourceValue returns a request or limit of one of the pod's containers for a downwardAPI
-// volume. If a limit is missing, resourceValue uses the node's allocatable amount. If that is
-// unknown, resourceValue returns an error, because a file with a wrong amount would stay wrong.
+// volume. If a limit is missing, resourceValue uses the node's allocatable amount. If the
+// allocatable amount is unknown, resourceValue returns an error, because a file with a wrong amount
+// would stay wrong. A missing limit of hugepages is 0.
 func resourceValue(pod *corev1.Pod, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	c := podspec.Container(&pod.Spec, ref.ContainerName)
 	if c == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/podlock"
 )
 
-// Manager mounts and removes the volumes of pods with plugins. Create it with
+// Manager uses plugins to mount and remove the volumes of pods. Create it with
 // [New]. All methods are safe for concurrent use; calls for the same pod wait
 // for each other.
 type Manager struct {
@@ -173,8 +173,8 @@ func used(pod *corev1.Pod) iter.Seq2[int, *corev1.Volume] {
 }
 
 // Pods returns the UIDs of the pods that have a directory below Root, sorted.
-// After a restart of the agent, the caller can remove the volumes of pods that
-// no longer exist with [Manager.Unmount].
+// After a restart of the agent, the caller can call [Manager.Unmount] for pods
+// that no longer exist, to remove their volumes.
 func (m *Manager) Pods() ([]types.UID, error) {
 	entries, err := os.ReadDir(filepath.Join(m.cfg.Root, podsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -230,7 +230,7 @@ func (m *payloadBuilder) token(ctx context.Context, p payload, s *corev1.Service
 
 // commonUser returns the user ID of all of a pod's containers. It returns nil
 // if the user ID of a container is unknown, or if the containers have different
-// user IDs.
+// user IDs. It ignores ephemeral containers.
 func commonUser(pod *corev1.Pod) (uid *int64) {
 	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	for i, c := range all {

@@ -32,8 +32,8 @@ type remover struct {
 	moved  int
 }
 
-// remove removes the file or directory with the given name from its parent. The
-// third argument is the path of this file or directory below the root.
+// remove removes the file or directory with the given name from its parent.
+// file is the path of this file or directory below the root.
 func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 	err := removed(parent.Remove(name))
 	if err == nil {

@@ -194,7 +194,8 @@ func (w writer) isFile(folder *os.Root, name string, f file) bool {
 	return err == nil && bytes.Equal(data, f.data)
 }
 
-// link creates links in the volume's top directory that are missing or wrong.
+// link creates the missing links in the volume's top directory, and replaces
+// wrong links.
 func (w writer) link(p payload) error {
 	for top := range tops(p) {
 		target := path.Join(dataLink, top)

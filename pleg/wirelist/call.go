@@ -48,7 +48,7 @@ func newCall[M item](cfg Config, l layout[M], single, stream string) *call[M] {
 // The method list requests a list in one message. If the list is too large for one message, the
 // method requests it as a stream, and the following lists too. After a list that is at most half
 // as large as the list that was too large, it requests the next list in one message again. If the
-// runtime no longer supports streams, it requests the present list in one message at once.
+// runtime no longer supports streams, the method requests the same list again in one message.
 func (c *call[M]) list(ctx context.Context, by requests) ([]M, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)

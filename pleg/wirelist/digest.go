@@ -57,8 +57,9 @@ type digest struct {
 }
 
 // digest returns the ID, as a slice of b, and the digest of an item. It checks only where
-// the fields end, not what they contain: an item with the same bytes as a decoded item is
-// valid, too. If ok is false, the item could not be read and must be decoded.
+// the fields end, not what they contain. An item with the digest of a decoded item is valid
+// like that item, and any other item will be decoded. If ok is false, the item could not be
+// read and must be decoded.
 func (l *layout[M]) digest(seed maphash.Seed, b []byte) (id []byte, d digest, ok bool) {
 	rest := 0 // start of the fields that are not in the digest yet
 	for at := 0; at < len(b); {

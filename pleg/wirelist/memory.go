@@ -27,7 +27,7 @@ type memory[M item] struct {
 	layout layout[M]
 	seed   maphash.Seed
 
-	mu         sync.Mutex // held while a call reads a response, not while it waits for one
+	mu         sync.Mutex // held while a call reads a response, not while the call waits for the response
 	known      map[string]*entry[M]
 	generation uint64 // counts the lists that were started
 	last       []M    // the result of the newest list
@@ -126,7 +126,7 @@ func (a *answer[M]) readFields(b []byte) (rest []byte, err error) {
 	return nil, nil
 }
 
-// read adds an item. It decodes the item unless it is known.
+// read adds an item. It decodes the item unless an equal item is stored.
 func (a *answer[M]) read(b []byte) error {
 	m := a.memory
 	id, d, ok := m.layout.digest(m.seed, b)

@@ -46,10 +46,10 @@ func New(cfg Config) (*Lister, error) {
 
 // ListPodSandbox returns the sandboxes that match the filter, or all sandboxes if the
 // filter is nil. The caller must not modify the slice or the messages, because later calls
-// may return them again. For an unchanged item, the lister returns the same message. For a
-// list with the same items, it returns the same slice in the same order, even if the
-// runtime's order differs. Otherwise the order is the runtime's. The lister never modifies
-// messages and slices that it has returned.
+// may return them again. For an unchanged item, the lister returns the message that the
+// previous list returned. If all items are unchanged, it returns the previous slice in the
+// previous order, even if the runtime's order differs. Otherwise the order is the runtime's.
+// The lister never modifies messages and slices that it has returned.
 //
 // Errors are gRPC status errors or [ErrTooLarge]. With an error, ListPodSandbox returns no
 // items.

@@ -21,8 +21,8 @@ type DirectoryConfig struct {
 	// each pod ends in the node's name in lower case. Required.
 	NodeName string
 	// Owner is the name of the agent that runs the pods. A UID that is computed from a
-	// manifest depends on Owner. So two agents with the same runtime, node name and
-	// manifest use different UIDs. Default: empty.
+	// manifest depends on Owner. So two agents with different Owners use different UIDs,
+	// even if their runtime, node name and manifest are the same. Default: empty.
 	Owner string
 	// Store receives the ConfigMaps and Secrets among the manifests, before Run delivers
 	// the pods of the same pass. No other source may use the same Store. Default:
@@ -45,7 +45,7 @@ type DirectoryConfig struct {
 }
 
 // Observer holds optional callbacks. They run synchronously inside a pass. They must
-// not block, and must not call a method that starts a pass.
+// not block, and must not call the methods Run and Load of the source.
 type Observer struct {
 	// Loaded is called after every pass with the result and the error of the pass.
 	Loaded func(Result, error)
@@ -53,8 +53,8 @@ type Observer struct {
 	// each resolved problem once.
 	ProblemsChanged func(added, resolved []Problem)
 	// WatchChanged is called with nil when a [Directory] starts to watch its folder. It
-	// is called with the cause when the Directory cannot watch the folder, and polls it
-	// instead.
+	// is called with the cause when the Directory starts to poll the folder because it
+	// cannot watch the folder.
 	WatchChanged func(err error)
 }
 

@@ -70,8 +70,8 @@ func (m manifest) meta() metav1.Object {
 // is invalid, it returns only the problems.
 func decodeFile(file string, data []byte, of origin) ([]manifest, []Problem) {
 	if len(bytes.TrimSpace(data)) == 0 {
-		// A file that an editor has just truncated is empty. This must not remove the pods
-		// that the file defined.
+		// An editor may have truncated the file, to write it again. Because of the problem,
+		// the pods that the file defined stay.
 		return nil, []Problem{{File: file, Err: errors.New("the file contains no manifest")}}
 	}
 	return decodeText(file, data, strings.ToLower(filepath.Ext(file)) == ".json", of)
@@ -204,8 +204,8 @@ func decodePod(data []byte, of origin) (*corev1.Pod, error) {
 }
 
 // decodeFields decodes JSON into a pod or an object. It returns an error in errs for each
-// unknown and each duplicate field, and decodes the remaining fields, so that the caller
-// can validate them too. If a value has a wrong type, it decodes nothing and returns err.
+// unknown and each duplicate field, and decodes all known fields, so that the caller can
+// validate them too. If a value has a wrong type, it decodes nothing and returns err.
 // Field names are case-sensitive: otherwise, a quantity in an unknown field "Limits" would
 // be parsed without [quantity.Check].
 func decodeFields(data []byte, into any, secret bool) (errs field.ErrorList, err error) {
@@ -222,8 +222,8 @@ func decodeFields(data []byte, into any, secret bool) (errs field.ErrorList, err
 	return errs, nil
 }
 
-// completePod sets the defaults and the identity of a decoded pod, and returns its
-// validation errors.
+// completePod sets the defaults of a pod, and returns its validation errors. If the pod is
+// valid, completePod also sets its identity: see setIdentity.
 func completePod(pod *corev1.Pod, of origin) field.ErrorList {
 	hash := contentHash(pod, of)
 	setDefaults(pod)
@@ -234,8 +234,8 @@ func completePod(pod *corev1.Pod, of origin) field.ErrorList {
 	return errs
 }
 
-// decodeObject decodes JSON into a ConfigMap or a Secret. Its errors name fields but
-// contain no values.
+// decodeObject decodes JSON into a ConfigMap or a Secret. Its errors name fields and keys,
+// but contain no values of the data.
 func decodeObject(data []byte, object metav1.Object) (metav1.Object, error) {
 	errs, err := decodeFields(data, object, true)
 	if err != nil {

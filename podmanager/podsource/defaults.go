@@ -97,7 +97,8 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 // containers, except if the pod sets a pod-level request of these huge pages. A missing
 // request of CPU or memory is computed from the containers. If no container requests the
 // resource, the request is the pod-level limit. A missing request of huge pages is always
-// the pod-level limit. If the pod has no pod-level limit, no request is set.
+// the pod-level limit. If the pod has no pod-level limit of any resource, not even a computed
+// limit, no request is set.
 func defaultPodResources(pod *corev1.Pod) {
 	r := pod.Spec.Resources
 	if len(r.Limits)+len(r.Requests) == 0 {

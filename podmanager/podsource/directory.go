@@ -29,7 +29,7 @@ type Directory struct {
 
 	requested atomic.Bool // Trigger was called since the last pass over all files
 
-	step     sync.Mutex // serialises passes, and is held during callbacks
+	step     sync.Mutex // serialises passes, and is held during Loaded and ProblemsChanged
 	files    map[string]*file
 	listed   time.Time // time of the last pass over all files; zero if that pass failed
 	hasLinks bool      // a manifest is a symbolic link, so its content may change without an event in this folder
@@ -53,11 +53,11 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 }
 
 // Run reads the folder at once, then after each change and periodically, until ctx is done;
-// then it returns nil. It passes all pods to the function set: after the first successful
-// pass, even if there are no pods, and then whenever the pods have changed. It calls the
-// function in the goroutine that called Run, and starts the next pass after the function
-// has returned. The function must modify neither the slice nor the pods. Problems do not
-// end Run. A second concurrent Run returns [ErrRunning].
+// then it returns nil. It passes all pods to the callback set: after the first successful
+// pass, even if there are no pods, and then whenever the pods have changed. The callback
+// runs in the goroutine that called Run, and Run starts the next pass after the callback has
+// returned. The callback must modify neither the slice nor the pods. Problems do not end
+// Run. A second concurrent Run returns [ErrRunning].
 //
 // If the folder cannot be watched, for example because the machine has reached its limit of
 // watches, Run polls the folder and tries to watch it again in each pass.
@@ -177,8 +177,8 @@ func (d *Directory) pass(ctx context.Context, changed []string) (read int, err e
 //   - The list of changed files is empty, as in the first pass and in Load.
 //   - Trigger was called.
 //   - A manifest is a link, so its content may have changed without an event.
-//   - A changed file does not exist any more. If the whole folder is missing, its pods must
-//     stay.
+//   - A changed file does not exist any more. The whole folder may be missing, and then the
+//     pass must keep the pods.
 //   - The last pass over all files has failed, or is longer ago than the period.
 func (d *Directory) readChanged(ctx context.Context, changed []string, now time.Time) (files map[string]*file, read int) {
 	if len(changed) == 0 || d.hasLinks || d.requested.Load() || d.listed.IsZero() || now.Sub(d.listed) >= d.cfg.period(true) {

@@ -23,7 +23,8 @@
 //
 // You supply a path or a URL, the node's name, and a function that Run calls with the pods.
 // Write each manifest to a file with a name that is ignored, and then rename the file.
-// Otherwise a pass may read an incomplete file, and its first part can be a valid manifest.
+// Otherwise a pass may read an incomplete file, and use the file if the incomplete text is a
+// valid manifest.
 //
 // # What it guarantees
 //
@@ -92,7 +93,8 @@
 // The Run methods call the given function in the goroutine that called Run. [Directory.Run]
 // starts a goroutine for the watch, and the fsnotify watcher starts another. Both end
 // before Run returns. In each source, one lock serialises passes, and is held during the
-// callbacks of [Observer]. Another lock guards the state that reads return.
+// callbacks of [Observer], except during WatchChanged. Another lock guards the state that
+// reads return.
 //
 // # Differences from the kubelet
 //
@@ -112,7 +114,8 @@
 //   - The kubelet skips the other checks of a manifest without a name, and the checks of a
 //     probe or hook that is not allowed; ours reports every problem.
 //   - The kubelet accepts every image that is not empty, and a container with a
-//     reference that cannot be parsed never starts; ours refuses its manifest.
+//     reference that cannot be parsed never starts; ours refuses a manifest with such a
+//     reference.
 //   - The kubelet accepts an image volume without a reference in a manifest; ours refuses
 //     the manifest, as the API server refuses such a pod.
 //   - The kubelet accepts any text as a UID; ours rejects a UID that cannot be the name of
@@ -148,21 +151,22 @@
 //     with the defaults; ours computes it from the content only, as written, so that a
 //     renamed file defines the same pod.
 //   - If a manifest has a UID, the kubelet's annotation config.hash is that UID, even when
-//     the content changes; ours changes with the content.
+//     the content changes; in ours the annotation changes with the content.
 //
 // How sources read manifests:
 //
 //   - The kubelet logs a bad file at every pass; ours reports each problem once when it
 //     appears and once when it is resolved.
 //   - A quantity such as 92E7000000000000000 occupies a core of the kubelet for minutes;
-//     ours refuses its manifest.
+//     ours refuses a manifest with such a quantity.
 //   - The kubelet reacts to a change of a file at once or at its next pass; ours waits
 //     until the file has stopped changing.
 //   - Ours refuses a YAML document whose aliases add more than 1 MiB to it; the kubelet
 //     expands aliases without a limit.
 //   - The kubelet reads every file at every pass, whatever its size, and fetches a URL
 //     every 20 s, however often it fails; ours reads files that have changed, up to
-//     [MaxManifestBytes], and waits longer after failures.
+//     [MaxManifestBytes], and repeats a failed request after a second, then after longer
+//     waits: see [HTTPConfig].
 //
 // A node cannot check everything. Ours does not check whether the objects exist to which a
 // pod refers, and does not check fields that only the scheduler or an admission plugin

@@ -155,9 +155,9 @@ func checkInfo(info os.FileInfo) error {
 	return nil
 }
 
-// read returns a file's content, and its attributes before the read. The file may have been
-// replaced since it was checked: a pipe must not block the read, and a growing file must
-// not fill the memory.
+// read returns a file's content, and its attributes before the read. It checks the file
+// again, because the file may have been replaced since the last check, for example by a pipe.
+// It limits the size of the content, because the file may grow while it is read.
 func read(path string) ([]byte, os.FileInfo, error) {
 	f, err := openFile(path)
 	if err != nil {

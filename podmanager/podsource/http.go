@@ -61,7 +61,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 }
 
 // newTransport returns a copy of the default transport, so that closing idle connections
-// affects no other client.
+// affects no other client. It returns the default transport itself if it cannot be copied.
 func newTransport() http.RoundTripper {
 	if t, ok := http.DefaultTransport.(*http.Transport); ok {
 		return t.Clone()
@@ -69,9 +69,9 @@ func newTransport() http.RoundTripper {
 	return http.DefaultTransport
 }
 
-// Run sends a request at once and then every period, until ctx is done; then it returns
-// nil. It passes all pods to the function set in the same cases as [Directory.Run].
-// Problems do not end Run. A second concurrent Run returns [ErrRunning].
+// Run sends a request at once and then periodically, until ctx is done; then it returns
+// nil. It passes all pods to the callback set in the same cases as [Directory.Run]. Problems
+// do not end Run. A second concurrent Run returns [ErrRunning].
 func (h *HTTP) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	delivered := 0
 	if h.cfg.Client == nil {

@@ -44,8 +44,8 @@ func contentHash(pod *corev1.Pod, of origin) string {
 		Status       corev1.PodStatus `json:",omitzero"`
 	}{of.source, strings.ToLower(of.node), of.owner, pod.ObjectMeta, pod.Spec, pod.Status})
 	if err != nil {
-		// This does not happen: a pod decoded from JSON can always be marshaled. Changes of a pod
-		// with this hash would not be detected.
+		// This does not happen, because every pod can be encoded as JSON. If it happened, changes
+		// of the pod would not be detected.
 		data = []byte(pod.Namespace + "/" + pod.Name)
 	}
 	sum := sha256.Sum256(data)

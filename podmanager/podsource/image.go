@@ -6,8 +6,8 @@ import (
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
-// checkImage returns an error message if the image reference cannot be parsed, so that no
-// runtime could pull it.
+// checkImage returns an error message if the image reference cannot be parsed. No runtime
+// could pull such an image.
 func checkImage(ref string) []string {
 	if _, err := imageref.Parse(ref); err != nil {
 		return []string{err.Error()}

@@ -15,7 +15,7 @@ import (
 )
 
 // completeObject sets the fields that the API server would set, and returns the
-// validation errors. The errors contain no values.
+// validation errors. The errors contain keys, but no values of the data.
 func completeObject(object metav1.Object) field.ErrorList {
 	if object.GetNamespace() == "" {
 		object.SetNamespace(corev1.NamespaceDefault)

@@ -9,7 +9,8 @@ import (
 
 // Problem is an error that prevents a source from delivering all its pods.
 type Problem struct {
-	// File is the path of the file, or of the folder itself, or the URL of an [HTTP].
+	// File is the path of the file, or of the folder itself, or the URL of an [HTTP]. It is
+	// [SourceStatic] for a pod of a [Static].
 	File string
 	// Document is the position of the document in the file, or of the item in a list,
 	// counted from 1. Empty documents are not counted. It is 0 if the problem is about the
@@ -58,8 +59,8 @@ func without(list, other []Problem) (missing []Problem) {
 	return missing
 }
 
-// maxFieldErrors limits the errors that are listed for one manifest, so that a megabyte of
-// unknown fields does not log several megabytes.
+// maxFieldErrors limits the errors that are listed for one manifest. Otherwise a manifest
+// with a megabyte of unknown fields would cause several megabytes of log.
 const maxFieldErrors = 50
 
 // fieldErrors joins all errors of one manifest on one line.

@@ -19,8 +19,8 @@ type Result struct {
 	Pods []*corev1.Pod
 	// Problems are the current problems, also in the order of the source.
 	Problems []Problem
-	// FilesRead is the number of files or responses that were read, 0 if nothing has
-	// changed.
+	// FilesRead is the number of files that the pass has read. For an [HTTP] it is 1 if the
+	// response differs from the previous response, and 0 otherwise.
 	FilesRead int
 }
 

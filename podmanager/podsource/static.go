@@ -49,11 +49,11 @@ func NewStatic(cfg StaticConfig) (*Static, error) {
 	return &Static{cfg: cfg, loop: loop.New(clock.RealClock{})}, nil
 }
 
-// Run calls the function set with the pods of the first [Static.Set], and then whenever the
-// pods have changed, until ctx is done; then it returns nil. If [Static.Set] is called
-// several times while the function runs, Run delivers only the pods of the last call. Run
-// calls the function in the goroutine that called Run; the function must modify neither the
-// slice nor the pods. A second concurrent Run returns [ErrRunning].
+// Run passes the pods of the first [Static.Set] to the callback set. It passes the pods again
+// whenever they have changed, until ctx is done; then it returns nil. If [Static.Set] is
+// called several times while the callback runs, Run delivers only the pods of the last call.
+// The callback runs in the goroutine that called Run, and must modify neither the slice nor
+// the pods. A second concurrent Run returns [ErrRunning].
 func (s *Static) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	delivered := 0
 	return s.loop.Run(ctx, func(ctx context.Context) time.Duration {
@@ -100,7 +100,7 @@ func (s *Static) decode(pods []*corev1.Pod) (*file, error) {
 		}
 		f.manifests = append(f.manifests, m)
 	}
-	problems := selectManifests([]*file{f}).problems // problems of single pods, and duplicate names
+	problems := selectManifests([]*file{f}).problems // invalid pods, duplicate names and UIDs, too many pods
 	if len(problems) == 0 {
 		return f, nil
 	}

@@ -120,8 +120,8 @@ func checkJSON(text []byte) ([]byte, error) {
 }
 
 // syntaxError returns an error for text that cannot be decoded. If the text may be a
-// ConfigMap or a Secret, the error has only the line number, because err may quote the
-// data.
+// ConfigMap or a Secret, the error contains at most the line number of err, because err may
+// quote the data.
 func syntaxError(language string, text []byte, err error) error {
 	isObject := regexp.MustCompile(`\bkind["']?\s*:\s*["']?(Secret|ConfigMap)\b`)
 	isPod := regexp.MustCompile(`\bkind["']?\s*:\s*["']?Pod`)

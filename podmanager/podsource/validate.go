@@ -14,7 +14,7 @@ import (
 )
 
 // validator collects the validation errors of one pod whose defaults are set, or of one
-// object.
+// ConfigMap or Secret.
 type validator struct {
 	errs      field.ErrorList
 	spec      *corev1.PodSpec
@@ -83,8 +83,8 @@ func between[T int32 | int64](v *validator, path *field.Path, value *T, low, hig
 	}
 }
 
-// id checks the ID of a user or group. The system would truncate a larger ID to 32 bits,
-// and the result could be the ID of root.
+// id checks the ID of a user or group. Without the upper limit, the system could truncate an
+// ID to 32 bits, and the result could be the ID of root.
 func (v *validator) id(path *field.Path, value *int64) { between(v, path, value, 0, math.MaxInt32) }
 
 func (v *validator) metadata(pod *corev1.Pod, nodeName string) {

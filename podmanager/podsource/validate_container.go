@@ -24,7 +24,7 @@ type hostPort struct {
 // restartPolicy Always) can have probes and hooks.
 func (v *validator) initContainer(at *field.Path, c *corev1.Container) {
 	sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-	v.hostPorts = make(map[hostPort]bool) // two init containers may have the same host port, because most of them run one after the other; sidecars are not compared
+	v.hostPorts = make(map[hostPort]bool) // two init containers may have the same host port, because most of them run one after the other; the ports of sidecars are not compared with other containers either
 	v.container(at, c)
 	if sidecar {
 		return

@@ -101,7 +101,7 @@ func (v *validator) profileType(at *field.Path, kind string) {
 	oneOf(v, at, kind, string(corev1.SeccompProfileTypeLocalhost), string(corev1.SeccompProfileTypeRuntimeDefault), string(corev1.SeccompProfileTypeUnconfined))
 }
 
-// maxProfileName is PATH_MAX without the NUL at its end.
+// maxProfileName is PATH_MAX minus one byte for the terminating NUL.
 const maxProfileName = 4095
 
 func (v *validator) appArmor(at *field.Path, p *corev1.AppArmorProfile) {

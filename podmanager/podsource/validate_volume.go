@@ -124,7 +124,8 @@ func (v *validator) projection(at *field.Path, p *corev1.VolumeProjection) {
 	}
 }
 
-// projectedPaths checks that no two sources of a volume have a file with the same path.
+// projectedPaths checks that no two files of a projected volume have the same path. It
+// ignores service account tokens.
 func (v *validator) projectedPaths(at *field.Path, sources []corev1.VolumeProjection) {
 	seen := make(map[string]bool)
 	for _, s := range sources {
@@ -137,8 +138,8 @@ func (v *validator) projectedPaths(at *field.Path, sources []corev1.VolumeProjec
 	}
 }
 
-// filesOf returns the paths of the files that a source names. It omits empty paths,
-// except the path of a cluster trust bundle.
+// filesOf returns the paths of the files that a source names, except the path of a service
+// account token. It omits empty paths, except the path of a cluster trust bundle.
 func filesOf(s *corev1.VolumeProjection) (paths []string) {
 	var items []corev1.KeyToPath
 	if s.Secret != nil {

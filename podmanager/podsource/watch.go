@@ -104,8 +104,8 @@ func (w *watch) watchFolder() error {
 }
 
 // changedFiles returns the names of the manifests that have changed since its last call. It
-// returns nil if other manifests may have changed too, or if no folder is watched. Run then
-// checks all files.
+// returns nil if no change is known, if other manifests may have changed too, or if no folder
+// is watched. If changedFiles returns nil, Run checks all files.
 func (w *watch) changedFiles() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -43,8 +43,9 @@ type Config struct {
 	// IdleTimeout is how long the Checker keeps an idle connection after its last check.
 	// Default 1m.
 	IdleTimeout time.Duration
-	// Clock is the time source for IdleTimeout when a check starts. Between checks, gRPC
-	// measures IdleTimeout in real time. Default the system clock.
+	// Clock is the time source when a check starts and closes connections that have reached
+	// IdleTimeout. Between checks, gRPC closes such connections, and measures IdleTimeout in
+	// real time. Default the system clock.
 	Clock clock.PassiveClock
 }
 
@@ -134,7 +135,8 @@ func (c *Checker) Check(ctx context.Context, r prober.GRPCRequest) (prober.Outco
 		if !ended || ctx.Err() != nil {
 			return outcome, text
 		}
-		// The end of a reused connection is not a failure of the server.
+		// The end of a reused connection is not a failure of the server: repeat the check over
+		// a new connection.
 	}
 	k, err := c.connect(r)
 	if err != nil {
@@ -171,8 +173,8 @@ func (c *Checker) closeExpired() {
 		return old
 	})
 	c.mu.Unlock()
-	for _, k := range expired { // without the lock, because it may take time
-		_ = k.Close() // nothing uses it
+	for _, k := range expired { // without the lock, because Close may take time
+		_ = k.Close() // an error does not matter, because no check uses k
 	}
 }
 
@@ -263,7 +265,7 @@ func (c *Checker) release(k *conn, keep bool) {
 	}
 	c.mu.Unlock()
 	if !keep {
-		_ = k.Close() // nothing uses it
+		_ = k.Close() // an error does not matter, because no check uses k
 	}
 }
 

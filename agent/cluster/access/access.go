@@ -58,7 +58,7 @@ func (c Config) Validate() error {
 // Reviewer lets the API server decide about users and requests. Create it with [New].
 type Reviewer struct {
 	cfg       Config
-	decisions *cache.LRUExpireCache // of type decision, by the hash of the review: names may be long
+	decisions *cache.LRUExpireCache // of type decision; the key is a hash of the review, because names may be long
 }
 
 // decision is the decision of the API server about a request.
@@ -97,8 +97,8 @@ func (r *Reviewer) ReviewToken(ctx context.Context, token string) (kubeletapi.Us
 	}
 }
 
-// isInvalidToken reports whether the error of a TokenReview means that the token is not valid. A
-// TokenReview has no field for this case.
+// isInvalidToken reports whether the error of a TokenReview means that the token is not valid. Only
+// the text of the error shows this, because a TokenReview has no field for this case.
 func isInvalidToken(message string) bool {
 	return strings.Contains(message, "invalid bearer token")
 }

@@ -230,7 +230,7 @@ func (c *Client) rotator(config *rest.Config) *rotator {
 }
 
 // writeKubeconfig writes a kubeconfig for the API server of the bootstrap kubeconfig, with the stored
-// client certificate. The names in it are the kubelet's.
+// client certificate. Its cluster, user and context have the same names as in the kubelet's file.
 func (c *Client) writeKubeconfig() error {
 	const name = "default"
 	rules := clientcmd.ClientConfigLoadingRules{ExplicitPath: c.cfg.Bootstrap}

@@ -3,10 +3,10 @@
 //
 // # What it does
 //
-// [Connect] returns a [Client], which has the configuration for clients of the API server. The
-// kubeconfig can't be used if, for example, it does not exist or its certificate has expired.
-// Connect then requests a client certificate with the credentials of a bootstrap kubeconfig, and
-// writes the kubeconfig. [Client.Run] replaces the certificate before it expires.
+// [Connect] returns a [Client], which has the configuration for clients of the API server. If the
+// kubeconfig can't be used, for example because its certificate has expired, Connect requests a
+// client certificate with the credentials of a bootstrap kubeconfig. It then writes the kubeconfig.
+// [Client.Run] replaces the certificate before it expires.
 //
 // A [Server] requests the serving certificate of the node's API and replaces it. [SelfSigned]
 // creates a serving certificate without the API server.
@@ -58,7 +58,8 @@
 //   - If an agent stops while its first request is pending, the next start sends another request. The
 //     kubelet stores the key, and continues to wait for the same request.
 //   - client-go's certificate manager, which the kubelet uses, leaves goroutines behind when it is
-//     stopped. This package has a loop of its own; the requests and the files are client-go's.
+//     stopped. This package has a loop of its own, and uses client-go to send the requests and to
+//     store the certificates.
 //   - Here, a client notices a replaced certificate within five minutes. The kubelet checks for a
 //     replaced certificate every ten seconds.
 //

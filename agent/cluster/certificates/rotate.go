@@ -40,8 +40,8 @@ const (
 	maxRetry = 32 * time.Second
 )
 
-// rotator requests a certificate from the API server if the store has no valid certificate, and
-// again when the certificate is due.
+// rotator requests a certificate from the API server if the store has no certificate, if the stored
+// certificate is due to be replaced, or if it does not have all names of the template.
 type rotator struct {
 	// client returns the client for a request. current is nil if there is no valid certificate.
 	client func(current *tls.Certificate) (kubernetes.Interface, error)
@@ -54,7 +54,8 @@ type rotator struct {
 	log      *slog.Logger
 
 	current atomic.Pointer[tls.Certificate] // nil: none
-	// Only the goroutine of issue and run uses due: the time from which current is replaced.
+	// due is the time at which run replaces current. Only the goroutine that calls load, issue and
+	// run uses due.
 	due time.Time
 }
 
@@ -102,7 +103,7 @@ func (r *rotator) issue(ctx context.Context) error {
 	}
 }
 
-// run replaces the certificate when it is due, until ctx is done.
+// run requests a certificate each time that one is needed, until ctx is done.
 func (r *rotator) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		template := r.template()

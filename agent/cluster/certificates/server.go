@@ -76,7 +76,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 }
 
 // GetCertificate returns the current certificate. It is for the field of the same name in
-// [tls.Config]. It returns an error until the certificate is issued.
+// [tls.Config]. It returns an error while there is no valid certificate.
 func (s *Server) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if r := s.rotator.Load(); r != nil {
 		if current := r.valid(); current != nil {

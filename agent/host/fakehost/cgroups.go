@@ -63,7 +63,7 @@ func (s statistics) Cgroups(ctx context.Context, containers []stats.Container) (
 // if the container is not running.
 func (f figures) container(c stats.Container, pod string) (stats.Cgroup, bool) {
 	g := stats.Cgroup{Path: pod + "/" + c.ID, Pod: c.Pod, ContainerID: c.ID}
-	if c.IsSandbox { // for a sandbox, the runtime only reports the network
+	if c.IsSandbox { // the CPU and memory of the sandbox statistics belong to the cgroup of the pod
 		g.Figures = map[stats.Figure]uint64{}
 		if n := f.sandboxes[c.Pod].GetNetwork().GetDefaultInterface(); n != nil {
 			g.Interfaces = []stats.InterfaceUsage{{

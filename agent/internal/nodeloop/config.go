@@ -80,16 +80,16 @@ type Config struct {
 	// Optional.
 	Version string
 	// TakeOver makes image garbage collection also delete images that other programs have
-	// pulled.
+	// pulled. It also makes the loop report OOM kills in pods that the pod loop does not know.
 	TakeOver bool
 	// PodLogs is the folder of container logs, and ContainerLogs is the folder of the links to
-	// these logs. If PodLogs is empty, the loop does not rotate or remove logs. If ContainerLogs is
-	// empty, links are not removed.
+	// these logs. If PodLogs is empty, the loop does not rotate logs, and does not remove logs or
+	// links. If ContainerLogs is empty, the loop does not remove links.
 	PodLogs, ContainerLogs string
 	// MaxPods is the largest number of pods on the node. Default 110.
 	MaxPods int
-	// Reserved has the resources that are not for pods. They are subtracted from the node's
-	// capacity.
+	// Reserved has the resources that are not for pods. The node's allocatable resources are its
+	// capacity without Reserved and without the hard eviction thresholds.
 	Reserved corev1.ResourceList
 
 	// Eviction, ImageGC, ContainerGC and Logs are the policies of the managers. A zero policy
@@ -174,7 +174,7 @@ type Observers struct {
 	ContainerGC containergc.Observer
 	Logs        logrotate.Observer
 	OOM         oomwatch.Observer
-	// Killed is called for each OOM kill, after the events about the kill were recorded.
+	// Killed is called for each reported OOM kill, after the events about the kill were recorded.
 	// [Loop.Victim] returns the pod and the container of the kill.
 	Killed func(oomwatch.Kill)
 }

@@ -67,7 +67,8 @@ type podState struct{ pods Pods }
 // ShouldPodContentBeRemoved reports whether the containers of a pod may be removed.
 func (s podState) ShouldPodContentBeRemoved(uid types.UID) bool { return s.pods.ContentRemovable(uid) }
 
-// ShouldPodRuntimeBeRemoved reports whether no container of a pod runs or will run.
+// ShouldPodRuntimeBeRemoved reports whether no container of a pod runs or will run. It returns
+// false for a pod that the pod loop removes itself.
 func (s podState) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return s.pods.RuntimeRemovable(uid) }
 
 // preStop runs the preStop hook of a container in an unknown state.

@@ -29,7 +29,7 @@
 //     evaluates no thresholds, and removes no containers and no log folders. Image garbage
 //     collection and log rotation do not wait.
 //  2. The node becomes not ready when the runtime has not responded for 30 s, and immediately when
-//     the runtime reports a problem. If the runtime hangs, the loop detects this within 11 s.
+//     the runtime reports a problem. If the runtime hangs, [Loop.Checks] reports this within 11 s.
 //  3. [Loop.Node] returns the same pointer until the node has changed. Each call of
 //     Config.NodeStatus receives a copy of the node without the changes of earlier calls. So if
 //     NodeStatus no longer adds a label or a condition, the label or the condition disappears.
@@ -59,8 +59,8 @@
 //     succeeds after a failure.
 //   - The kubelet deletes unused images that other programs have pulled. Here, the loop deletes
 //     such images only if Config.TakeOver is set.
-//   - When disk space is short, the kubelet deletes all unused images. Here, the loop deletes
-//     only as many images as needed.
+//   - Under disk pressure, the kubelet deletes all unused images. Here, the loop deletes only as
+//     many images as needed. To free inodes, it deletes all unused images as the kubelet does.
 //   - After an eviction, the kubelet evaluates the thresholds again when the pod worker has
 //     finished. Here, the loop waits 5 s after the containers of the pod are removed, because
 //     containerd deletes layers in the background.

@@ -53,11 +53,11 @@ type cleanup struct {
 }
 
 // done reports whether layerRemovalDelay has passed since the pod was cleaned up. The eviction
-// manager calls this method in each step, until the method returns true or 30 s have passed. The
-// steps do not run concurrently.
+// manager calls done in each evaluation of the thresholds, until done returns true or 30 s have
+// passed. Calls of done are never concurrent.
 func (c *cleanup) done(uid types.UID) bool {
 	now := c.clock.Now()
-	maps.DeleteFunc(c.at, func(_ types.UID, at time.Time) bool { return now.Sub(at) > time.Minute }) // the eviction manager no longer waits for this pod
+	maps.DeleteFunc(c.at, func(_ types.UID, at time.Time) bool { return now.Sub(at) > time.Minute }) // the eviction manager no longer calls done for these pods
 	if !c.cleanedUp(uid) {
 		delete(c.at, uid)
 		return false

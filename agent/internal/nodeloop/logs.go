@@ -9,7 +9,7 @@ import (
 )
 
 // newLogRotation creates the manager that limits the log size of running containers. If
-// Config.PodLogs is empty, it does nothing.
+// Config.PodLogs is empty, it creates no manager.
 func (l *Loop) newLogRotation() (err error) {
 	if l.cfg.PodLogs == "" {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
-// factsAge is the maximum age of the facts in a pod's configuration and status. A sync of a pod
-// uses the facts several times, and the host would read files each time.
+// factsAge is the maximum age of the facts in a pod's configuration and status. Newer facts are not
+// read again, because a sync of a pod uses the facts several times, and each read opens files.
 const factsAge = time.Second
 
 // machine gets the facts of the host and caches the last facts.
@@ -25,8 +25,8 @@ type machine struct {
 	mu   sync.Mutex
 	ctx  context.Context // the context of Run, because podrunner gets facts without a context; nil before Run
 	last host.Facts
-	at   time.Time // of the last call
-	err  error     // of the last call
+	at   time.Time // start of the last call of facts
+	err  error     // of the last call of facts
 }
 
 // begin sets the context for all later reads of the facts.
@@ -36,7 +36,8 @@ func (m *machine) begin(ctx context.Context) {
 	m.ctx = ctx
 }
 
-// now returns facts that are at most factsAge old. Before Run, all facts are unknown.
+// now returns the stored facts. If the last read is older than factsAge, it reads the facts first.
+// Before Run, all facts are unknown.
 func (m *machine) now() host.Facts {
 	m.mu.Lock()
 	ctx, last, fresh := m.ctx, m.last, m.clock.Since(m.at) < factsAge
@@ -75,12 +76,12 @@ func (m *machine) problem() error {
 	return fmt.Errorf("could not read all facts of the machine: %w", m.err)
 }
 
-// Facts returns the properties of the node that the configuration of pods needs. They are at
-// most a second old. Before Run, the properties of the machine are unknown.
+// Facts returns the properties of the node that the configuration of pods needs. The facts of the
+// machine were read at most a second ago. Before Run, the facts of the machine are unknown.
 func (l *Loop) Facts() podrunner.Facts {
 	h := l.machine.now()
 	features, handler := l.runtime.features()
-	var networkErr error // before the first response of the runtime, its network may be ready
+	var networkErr error // nil before the first response of the runtime: its network may be ready
 	if answer := l.runtime.answers().Status; answer != nil {
 		networkErr = nodestatus.NetworkProblem(answer)
 	}
@@ -109,8 +110,8 @@ func (l *Loop) Facts() podrunner.Facts {
 	return f
 }
 
-// dnsOf returns the machine's DNS configuration. If the content of resolv.conf is unknown, it
-// returns an empty configuration, and the runtime copies the file.
+// dnsOf returns the machine's DNS configuration. If resolv.conf was not read yet, it returns an
+// empty configuration, and the runtime copies the file.
 func dnsOf(h host.Facts) podrunner.DNS {
 	switch {
 	case h.NoLookups:

@@ -37,8 +37,8 @@ type oomWatch struct {
 	logged      map[string]string // the last logged failure of each source
 }
 
-// newOOMWatch configures the watcher of OOM kills. If the host has no sources of OOM kills, it
-// does nothing.
+// newOOMWatch configures the watcher of OOM kills. If the host has no sources of OOM kills,
+// newOOMWatch does nothing.
 func (l *Loop) newOOMWatch() error {
 	if len(l.cfg.Host.OOM) == 0 {
 		return nil
@@ -143,9 +143,9 @@ func (l *Loop) savePosition(ctx context.Context, at oomwatch.Position) {
 	o.saved = at
 }
 
-// awaitVictim waits until the pod loop has observed the container of a kill, or until the
-// observed state of the pod is newer than the kill. It waits at most victimTimeout. The kernel
-// may kill a process before the pod loop has observed the container.
+// awaitVictim returns immediately if the pod loop has observed the container of a kill. The kernel
+// may kill a process earlier. awaitVictim then waits until the observed state of the pod is not
+// older than the kill, but at most victimTimeout.
 func (l *Loop) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 	if kill.ContainerID == "" {
 		return

@@ -72,9 +72,9 @@ func (p *Puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, aut
 	return ref, nil
 }
 
-// ListImages lists the images of the runtime. It deletes from the record the images that are no
-// longer in the list. If such an image reappears without a pull by the agent, another program
-// has pulled it.
+// ListImages lists the images of the runtime. If the filter names no image, ListImages deletes from
+// the record the images that are no longer in the list. If a deleted image reappears without a pull
+// by the agent, another program has pulled it.
 func (p *Puller) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	p.mu.Lock()
 	before, pulls := slices.Collect(maps.Keys(p.pulled)), p.pulls

@@ -30,8 +30,7 @@ type admissionQueueConfig struct {
 	view func(*corev1.Pod) *corev1.Pod
 	// runs reports whether a container of the pod may run.
 	runs func(types.UID) bool
-	// The function answered receives each result. The function idle is called when the queue is
-	// empty.
+	// The queue passes each result to answered. When the queue is empty, it calls idle.
 	answered func(uid types.UID, version uint64, result lifecycle.PodAdmitResult)
 	idle     func()
 	observer lifecycle.AdmitObserver
@@ -51,8 +50,8 @@ type admissionQueue struct {
 	wake  chan struct{} // capacity 1; signals new requests
 
 	// active has the admitted pods that were not released yet. granted has the allocators that
-	// have admitted the pod of the current request. freed reports whether the current request
-	// has preempted other pods. Only the queue's goroutine uses these fields.
+	// have admitted the pod of the current request. freed reports whether the handler that was
+	// called last has preempted other pods. Only the queue's goroutine uses these fields.
 	active  []*corev1.Pod
 	granted []resources.Allocator
 	freed   bool

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubeparts/kubeparts/agent/state"
@@ -15,8 +16,9 @@ import (
 const (
 	// backoffKey is the key of the saved back-offs.
 	backoffKey = "backoff.json"
-	// After a container was started, the loop compares the back-offs with the saved back-offs again
-	// after savePeriod. While no container is started, it compares them after idlePeriod.
+	// When a sync plans the start of a container, and when the container has started, the loop
+	// compares the back-offs with the saved back-offs. It compares them again after savePeriod. If
+	// that comparison finds no change, the next comparison follows after idlePeriod.
 	savePeriod = 2 * time.Second
 	idlePeriod = time.Hour
 	// saveRetry is the time until the next attempt after a failed save. It is long, because a disk
@@ -33,7 +35,13 @@ type savedBackoff struct {
 	loop  *loop.Loop
 
 	saved     []lifecycle.BackoffState
-	unchanged bool // the last comparison found no change; the next follows after savePeriod
+	triggered atomic.Bool // trigger was called since the last comparison
+}
+
+// trigger makes the loop compare the back-offs now, and again after savePeriod.
+func (b *savedBackoff) trigger() {
+	b.triggered.Store(true)
+	b.loop.Trigger()
 }
 
 // load restores the back-offs that an earlier agent has saved.
@@ -48,9 +56,10 @@ func (b *savedBackoff) load(ctx context.Context) error {
 // save compares the back-offs with the saved back-offs, and saves them if they differ. It
 // returns the time until the next comparison.
 func (b *savedBackoff) save(ctx context.Context) time.Duration {
+	triggered := b.triggered.Swap(false)
 	now := b.Snapshot()
 	if reflect.DeepEqual(now, b.saved) {
-		if b.unchanged = !b.unchanged; b.unchanged {
+		if triggered {
 			return savePeriod
 		}
 		return idlePeriod
@@ -59,6 +68,6 @@ func (b *savedBackoff) save(ctx context.Context) time.Duration {
 		b.log.WarnContext(ctx, "could not save the restart back-offs, will retry", "retryIn", saveRetry, "err", err)
 		return saveRetry
 	}
-	b.saved, b.unchanged = now, false
+	b.saved = now
 	return savePeriod
 }

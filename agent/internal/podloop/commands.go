@@ -41,8 +41,8 @@ func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (exitCode int3
 
 // commandNotFound reports whether err means that the command does not exist in its container.
 // CRI has no error code for this case, but the error of a runtime contains the text of runc or
-// crun. The errors of CRI-O contain lines of runc's log, in which quotes are escaped. With older
-// versions of runc, quotes are escaped three times.
+// crun. The errors of CRI-O contain lines of runc's log, in which quotes are escaped, with older
+// versions of runc three times. Therefore commandNotFound removes all backslashes.
 func commandNotFound(err error) bool {
 	text := strings.ReplaceAll(grpcstatus.Convert(err).Message(), `\`, "")
 	_, runc, _ := strings.Cut(text, `exec: "`)

@@ -72,7 +72,7 @@ type Config struct {
 	Cgroups Cgroups
 	// Mounter mounts tmpfs. Default: the mounter of the operating system.
 	Mounter volumes.Mounter
-	// Volumes has plugins for volumes. They come before the plugins of the built-in volume
+	// Volumes has plugins for volumes. They are tried before the plugins of the built-in volume
 	// types.
 	Volumes []volumes.Plugin
 	// Credentials has providers of credentials for image pulls. The loop uses them after the
@@ -141,8 +141,8 @@ type Source struct {
 	// of each pod to Name, and replaces any other value. Required.
 	Name string
 	// Run calls set with all pods of the source: first as soon as Run knows the pods, and then
-	// after each change of the pods. Run returns when ctx is done. The function set returns without
-	// waiting. Run must not modify the slice or the pods after the call. Required.
+	// after each change of the pods. Run returns when ctx is done. A call of set never waits. Run
+	// must not modify the slice or the pods after the call. Required.
 	Run func(ctx context.Context, set func(context.Context, []*corev1.Pod)) error
 }
 

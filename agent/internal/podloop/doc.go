@@ -38,8 +38,9 @@
 //     refused pods. The admission of refused pods is retried in rounds. A round starts only when
 //     the admission queue is empty.
 //  6. When a source no longer defines a pod, the loop stops the pod at once. If no source has
-//     defined a pod of an earlier agent yet, the pod keeps running until every source has called
-//     set. The exception is [Loop.StopPods] with a zero ShutdownConfig, which also stops such pods.
+//     defined a pod of an earlier agent yet, the pod keeps running until every source has defined
+//     its pods. One exception is [Loop.StopPods] with a zero ShutdownConfig: it also stops the pods
+//     that no source has defined yet.
 //  7. Housekeeping only repairs inconsistencies. In a test, pods run from admission to removal
 //     without housekeeping.
 //  8. [Loop.Sync], [Loop.SyncAll] and [Loop.NodeChanged] never block and call no callbacks.

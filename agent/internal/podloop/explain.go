@@ -97,16 +97,17 @@ func (l *Loop) pullAt(uid types.UID, image string) (at time.Time) {
 type explainer struct {
 	r   record
 	now time.Time
-	// unanswered names the sources that have not called set yet. Nil means that all sources have
-	// called set.
+	// unanswered names the sources that have not defined their pods yet. Nil means that all sources
+	// have defined their pods.
 	unanswered error
 	// overdue describes an admission handler that does not return. Empty means that all
 	// handlers return in time.
 	overdue string
-	// stopping reports whether StopPods was called.
+	// stopping reports whether StopPods was called and not cancelled.
 	stopping bool
-	// The remaining fields are set for admitted pods. The three maps have, by container name, the
-	// reasons why containers are not started, and the times of the next restarts and image pulls.
+	// The fields from waiting to due are set for admitted pods. The three maps have, by container
+	// name, the reasons why containers are not started, and the times of the next restarts and
+	// image pulls.
 	waiting         map[string]corev1.ContainerStateWaiting
 	restarts, pulls map[string]time.Time
 	probes          []Probe
@@ -150,7 +151,7 @@ func (x *explainer) then(at time.Time, format string, args ...any) {
 	x.out.Next = append(x.out.Next, Step{At: at, What: fmt.Sprintf(format, args...)})
 }
 
-// sources adds the names of the sources that have not called set yet.
+// sources adds the names of the sources that have not defined their pods yet.
 func (x *explainer) sources() {
 	if x.unanswered != nil {
 		x.because("%s", x.unanswered)

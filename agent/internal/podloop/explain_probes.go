@@ -41,8 +41,8 @@ func (p Probe) title() string {
 	return fmt.Sprintf("the %s probe of container %s", strings.ToLower(p.Kind.String()), p.Container)
 }
 
-// trouble describes why the probe does not report a healthy container. It returns an empty
-// string if the probe reports a healthy container.
+// trouble describes why the probe's result is not Success, or why its last run was not successful.
+// It returns an empty string if the result and the last run are successful.
 func (p Probe) trouble() string {
 	n, failed, more := p.streak()
 	switch {
@@ -84,8 +84,8 @@ func (p Probe) threat() string {
 }
 
 // streak returns the number of the last runs in a row that had the same outcome, and whether
-// these runs failed. The third result reports whether there may be further such runs among the
-// earlier runs, which are no longer stored. Runs that could not be carried out are skipped.
+// these runs failed. The third result reports whether the row may be longer, because earlier runs
+// are no longer stored. Runs that could not be carried out are skipped.
 func (p Probe) streak() (n int32, failed, more bool) {
 	for _, r := range slices.Backward(p.Runs) {
 		if r.Outcome == prober.Errored {

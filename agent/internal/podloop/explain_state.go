@@ -41,7 +41,7 @@ func (x *explainer) refused() {
 
 func answer(r lifecycle.PodAdmitResult) string { return reasonText(r.Reason, r.Message) }
 
-// reasonText joins a reason and its message. One of them may be empty.
+// reasonText joins a reason and its message. The reason or the message may be empty.
 func reasonText(reason, message string) string {
 	return strings.Trim(reason+": "+strings.TrimSpace(message), ": ")
 }

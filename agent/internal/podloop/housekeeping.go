@@ -24,8 +24,8 @@ const (
 
 // housekeeping makes workers, statuses, runtime and disk agree with the records. It only
 // repairs inconsistencies: the pods of an agent without errors do not need it. It does nothing
-// until every source has called set and the first relist is complete: until then, a pod without
-// a record may belong to a source.
+// until every source has defined its pods and the first relist is complete, because a source may
+// still define a pod without a record.
 type housekeeping struct {
 	*Loop
 	searched time.Time // time of the last disk search

@@ -54,7 +54,7 @@ type Loop struct {
 	queue       *queue
 	hasRun      atomic.Bool
 	manualPulls atomic.Uint64 // number of calls of Pull
-	stopping    atomic.Bool   // StopPods has been called
+	stopping    atomic.Bool   // StopPods was called and not cancelled
 	listed      chan struct{} // closed when the first relist is complete
 	stopped     chan struct{} // closed when Run returns
 
@@ -67,7 +67,7 @@ type Loop struct {
 	mu      sync.RWMutex
 	records map[types.UID]record // written only by the goroutine of the event queue
 	moved   chan struct{}        // closed and replaced when a record changes
-	ready   bool                 // every source has called set
+	ready   bool                 // every source has defined its pods
 	// ranBefore has the names of the pods that ran when the agent started. Nil means that the
 	// names are unknown.
 	ranBefore map[types.NamespacedName]bool
@@ -235,7 +235,7 @@ func (l *Loop) mayRun(uid types.UID) bool {
 }
 
 // allocated returns the pod with its allocated resources, for workers, statuses and eviction.
-// In-place resize is not supported yet, so the result is the unchanged pod.
+// The allocated resources are the resources in the pod's spec, so the result is the unchanged pod.
 func (l *Loop) allocated(pod *corev1.Pod) *corev1.Pod { return pod }
 
 // publish makes each publisher publish the status of a pod again.

@@ -213,7 +213,7 @@ func (s *step) endUnadmitted(e event, why string) {
 }
 
 // reconciled handles a definition in which only the status has changed. If a readiness gate has
-// changed, the next sync of the pod computes its condition Ready again.
+// changed, it requests a sync of the pod, which computes the pod's condition Ready again.
 func (s *step) reconciled(e event) {
 	switch {
 	case s.state == Gone:

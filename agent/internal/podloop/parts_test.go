@@ -17,9 +17,11 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/internal/loop"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/prober"
@@ -105,6 +107,21 @@ func TestBackoffs_FailedSaveIsRetried(t *testing.T) {
 	text, err := store.Get(t.Context(), backoffKey)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"key":"a"`)
+}
+
+// Two containers may be planned before the back-off of the first container is recorded.
+func TestBackoffs_ComparedAgainAfterEachTrigger(t *testing.T) {
+	t.Parallel()
+	backoff, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	require.NoError(t, err)
+	b := savedBackoff{Backoff: backoff, store: newStore(), loop: loop.New(clock.RealClock{})}
+	for range 3 {
+		b.trigger()
+		require.Equal(t, savePeriod, b.save(t.Context()))
+	}
+	b.Next("a", time.Now())
+	require.Equal(t, savePeriod, b.save(t.Context()), "the change must be saved")
+	require.Equal(t, idlePeriod, b.save(t.Context()))
 }
 
 func TestBackoffs_DamagedValues(t *testing.T) {

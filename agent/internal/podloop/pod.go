@@ -31,7 +31,8 @@ const (
 	Gone
 )
 
-// MayRun reports whether a pod in this state may still use resources of the node.
+// MayRun reports whether the state is Admitted or Ending. Pods in these states may use resources of
+// the node. Pods in other states use resources only while containers of an earlier agent run.
 func (s State) MayRun() bool { return s == Admitted || s == Ending }
 
 // String returns the state in lower case.
@@ -83,13 +84,14 @@ type Explanation struct {
 	Why []string
 	// Next lists what the agent will do, soonest first.
 	Next []Step
-	// Plan describes what the next sync would do in the runtime. It is empty if the sync would
-	// do nothing, or if the pod is not admitted.
+	// Plan describes what the next sync would do in the runtime, and which containers would wait. It
+	// is empty if the sync would do nothing and no container would wait, or if the pod is not
+	// admitted.
 	Plan string
 }
 
-// Step is a future action of the agent. A zero At means as soon as possible, or after another
-// event.
+// Step is a future action of the agent. If At is zero, the agent acts as soon as possible, or after
+// an event that What names.
 type Step struct {
 	At   time.Time
 	What string

@@ -11,15 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// podFilter removes invalid pods: pods without a UID, a name or a container, and pods with names
-// that are invalid in the API. Invalid names could be harmful in paths on the node. Pods of an
-// API server and decoded manifests are always valid, but pods of a custom source may be invalid.
+// podFilter ignores the invalid pods of a source: pods without a UID, a namespace, a name or a
+// container, pods with names that are invalid in the API, and pods in which two containers have the
+// same name. Invalid names could be harmful in paths on the node. Pods of an API server and decoded
+// manifests are always valid, but pods of a custom source may be invalid.
 type podFilter struct {
 	source  string
 	checked map[*corev1.Pod]error // result of the last check of each pod
 
 	mu       sync.Mutex
-	problems []string // of the last set of pods
+	problems []string // found by the last call of check
 }
 
 // check returns the valid pods. It logs the problems that the previous call did not find. It must

@@ -134,8 +134,8 @@ func (l *Loop) triggerIfReady() {
 	}
 }
 
-// unanswered returns an error that names the sources that have not called set yet. It returns
-// nil if all sources have called set.
+// unanswered returns an error that names the sources that have not defined their pods yet. It
+// returns nil when every source has defined its pods, and the loop has handled these definitions.
 func (l *Loop) unanswered() error {
 	l.mu.RLock()
 	ready := l.ready

@@ -22,8 +22,8 @@ type Probe struct {
 	Runs []prober.Record
 }
 
-// Probes returns the probes of a pod. They are ordered by container, and for each container by
-// [prober.Kind]. It returns nil for an unknown pod.
+// Probes returns the probes of a pod. They are in the order of the containers in the spec, and for
+// each container in the order of [prober.Kind]. Probes returns nil for an unknown pod.
 func (l *Loop) Probes(uid types.UID) []Probe {
 	r, known := l.record(uid)
 	if !known {
@@ -35,7 +35,7 @@ func (l *Loop) Probes(uid types.UID) []Probe {
 func (l *Loop) probesOf(p Pod) (all []Probe) {
 	for c, isInit := range podspec.Containers(&p.Spec.Spec) {
 		if isInit && !podspec.IsSidecar(c) {
-			continue // only init containers that are sidecars are probed
+			continue // an init container is probed only if it is a sidecar
 		}
 		id := p.Runtime.Container(c.Name).GetId()
 		for kind, spec := range []*corev1.Probe{

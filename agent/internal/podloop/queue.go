@@ -9,7 +9,7 @@ import (
 // posted. The queue is unbounded, so post never waits, and any goroutine may call post, even
 // with locks held.
 type queue struct {
-	wake chan struct{} // capacity 1: the queue is not empty
+	wake chan struct{} // capacity 1; gets a message after a function was posted
 
 	mu    sync.Mutex
 	items []func()
@@ -37,8 +37,9 @@ func (q *queue) takeAll() []func() {
 	return items
 }
 
-// run calls the posted functions one after another until ctx is done, and calls batchDone after
-// each batch. Functions posted before ctx was done are still called.
+// run calls the posted functions one after another. It takes all queued functions at once, calls
+// them, and then calls batchDone. When the queue is empty and ctx is done, run returns. Functions
+// that were posted before ctx was done are still called.
 func (q *queue) run(ctx context.Context, batchDone func()) {
 	for {
 		batch := q.takeAll()

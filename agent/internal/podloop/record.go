@@ -18,17 +18,17 @@ import (
 type record struct {
 	uid   types.UID
 	state State
-	// pod is the current definition: it is admitted, or waits for admission. If the pod exists
-	// only in the runtime, pod has only the name, the namespace and the UID.
+	// pod is the current definition. In the state Admitted, it is the definition that was admitted.
+	// If the pod exists only in the runtime, pod has only the name, the namespace and the UID.
 	pod *corev1.Pod
-	// newer is a later definition: an edit that waits for admission or was refused, or the
-	// definition with which an ending pod starts again.
+	// newer is a later definition: an edit that waits for admission or was refused, or a
+	// definition that the source has delivered while the pod is ending.
 	newer *corev1.Pod
 	// source is the name of the source that defines the pod. Empty means that no source defines
 	// the pod.
 	source string
-	// version is the version of the last admission request. Answers to older requests are
-	// ignored.
+	// version is the serial of the event that caused the last admission request, or of a later event
+	// that made the request obsolete. An answer to a request with another version is ignored.
 	version uint64
 	// refusal is the result of the admission that refused the pod, or the edit of an admitted
 	// pod. It stays set while admission is retried.
@@ -44,8 +44,8 @@ type record struct {
 	restartAfterRemoval bool
 	// stopped reports whether StopPods has ended the pod.
 	stopped bool
-	// endedBy is the serial of the event that ended the pod. Zero means that the pod has not
-	// ended.
+	// endedBy is the serial of the last event that ended the pod. It does not change when the pod
+	// starts again. Zero means that no event has ended the pod.
 	endedBy uint64
 	// adopted reports whether the pod ran before this agent started.
 	adopted bool

@@ -31,7 +31,8 @@ func refused(pod *corev1.Pod, before corev1.PodStatus, why lifecycle.PodAdmitRes
 
 // countsAfterRestart reports whether a status that an earlier agent has saved is still valid.
 // The status of a refusal is not valid, because the node may have changed. The status of a pod
-// that was ended by the shutdown of the node or of the agent is not valid either.
+// that was ended by the shutdown of the node or of the agent is not valid either. The same applies
+// to any status with the phase Failed that has no status of a regular container.
 func countsAfterRestart(s corev1.PodStatus) bool {
 	return s.Phase != corev1.PodFailed ||
 		len(s.ContainerStatuses) > 0 && !strings.HasPrefix(s.Message, refusedMessage) && s.Reason != podworker.ReasonTerminated

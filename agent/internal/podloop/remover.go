@@ -21,12 +21,12 @@ const (
 	maxRemovalBackoff = time.Minute
 )
 
-// remover removes the data of ended pods. No other part of the agent removes this data. Each pod
-// has its own goroutine until the pod is completely removed, so the retry delay of one pod does
-// not delay other pods.
+// remover removes all data of the ended pods for which [record.leaving] returns true. Garbage
+// collection skips these pods. Each pod has its own goroutine until the pod is completely removed,
+// so the retry delay of one pod does not delay other pods.
 type remover struct {
-	// remove removes all remaining data of a pod. After a successful removal, the remover calls the
-	// second function.
+	// remove removes all remaining data of a pod. If remove succeeds, the remover calls the function
+	// in the field removed.
 	remove  func(context.Context, types.UID) error
 	removed func(types.UID)
 	name    func(types.UID) string // namespace/name of a pod, empty if unknown

@@ -189,7 +189,7 @@ func (l *Loop) updateQoS(ctx context.Context) time.Duration {
 	return time.Minute
 }
 
-// saveLast saves the state for the next agent.
+// saveLast publishes the last statuses, and saves the restart back-offs for the next agent.
 func (l *Loop) saveLast(ctx context.Context) {
 	if err := l.flush(ctx); err != nil {
 		l.cfg.Logger.ErrorContext(ctx, "could not publish the last statuses of some pods before the agent stopped", "err", err)

@@ -90,9 +90,9 @@ var ErrStopping = errors.New("the pods are already being stopped")
 // StopPods stops all pods. It returns when no pod runs and the statuses of the pods are published.
 // If the ShutdownConfig is zero, StopPods stops all pods at the same time, each with its own grace
 // period, and removes all data of the pods. If it is not zero, StopPods stops the pods in the order
-// of their priority. Until Run returns, the loop admits no pod, and refuses new API pods. If ctx is
-// cancelled before all pods are stopped, admission continues, and static pods that StopPods has
-// ended start again.
+// of their priority. From the start of the call, the loop admits no pod: it refuses new API pods,
+// and defers new static pods and edits of pods. If ctx is cancelled before all pods are stopped,
+// admission continues, and static pods that StopPods has ended start again.
 func (l *Loop) StopPods(ctx context.Context, how podworker.ShutdownConfig) error {
 	if err := how.Validate(); err != nil {
 		return fmt.Errorf("invalid shutdown config: %w", err)
@@ -180,8 +180,8 @@ func (s stopper) KillPod(ctx context.Context, pod *corev1.Pod, how podworker.Kil
 }
 
 // removeAll removes all data of pods from the node, and returns when the data is removed. It
-// also removes pods that no source defines, even before every source has called set, because no
-// pod is needed any more.
+// also removes pods that no source defines. It does not wait until every source has defined its
+// pods, because no pod is needed any more.
 func (l *Loop) removeAll(ctx context.Context) error {
 	select {
 	case <-l.listed:

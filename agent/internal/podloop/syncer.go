@@ -120,8 +120,8 @@ func (l *Loop) whenDue(pod *corev1.Pod) error {
 
 // awaitSameName returns an error while another pod of the same name runs. If this pod already has a
 // sandbox, awaitSameName returns nil. Workers never run two static pods of the same name at the
-// same time. But the workers don't know a pod of an earlier agent if no source defines the pod any
-// more.
+// same time. But the workers may not know a pod of an earlier agent that no source defines any
+// more. Therefore awaitSameName lists the ready sandboxes in the runtime.
 func (s syncer) awaitSameName(ctx context.Context, req podworker.SyncRequest) error {
 	if len(req.Status.Sandboxes) > 0 || !s.sameNameRanBefore(req.Pod) {
 		return nil

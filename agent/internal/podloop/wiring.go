@@ -149,10 +149,16 @@ func (l *Loop) newRunner() error {
 	observer := l.cfg.Observers.Runner
 	observer.Planned = func(pod *corev1.Pod, do podrunner.Actions) {
 		if len(do.Start) > 0 {
-			l.restarts.loop.Trigger()
+			l.restarts.trigger()
 		}
 		if l.cfg.Observers.Runner.Planned != nil {
 			l.cfg.Observers.Runner.Planned(pod, do)
+		}
+	}
+	observer.ContainerStarted = func(s podrunner.ContainerStart) {
+		l.restarts.trigger()
+		if l.cfg.Observers.Runner.ContainerStarted != nil {
+			l.cfg.Observers.Runner.ContainerStarted(s)
 		}
 	}
 	cfg := podrunner.Config{
@@ -162,7 +168,7 @@ func (l *Loop) newRunner() error {
 		Hooks:      l.hooks,
 		Resizer:    l.cfg.Runtime,
 		Resized:    func(uid types.UID) { l.pleg.RequestReinspect(uid) },
-		// If newProbes has failed, l.probes is nil, but then this function is never called.
+		// If newProbes has failed, l.probes may be nil, but then this function is never called.
 		Probes:         func(id string) podrunner.ProbeResults { return l.probes.results(id) },
 		Refresh:        l.refresh,
 		Exited:         l.exits.of,

@@ -169,7 +169,8 @@ type Image struct {
 	Tags      []string `json:"tags,omitempty"`
 	Digests   []string `json:"digests,omitempty"`
 	SizeBytes uint64   `json:"sizeBytes"` // includes layers that other images share
-	// Pinned reports whether the runtime never deletes the image.
+	// Pinned reports whether the runtime has pinned the image. Garbage collection never deletes
+	// a pinned image.
 	Pinned bool `json:"pinned,omitempty"`
 	// Containers is the number of containers that use the image.
 	Containers int `json:"containers,omitempty"`

@@ -134,7 +134,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	}
 	patient := transport.Clone()
 	patient.ResponseHeaderTimeout = 0
-	// Agents send no redirects, and the token must not be sent to another server.
+	// Agents do not redirect the requests of a Client, and the token must not be sent to another
+	// server.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
 		server: server, tokenFile: cfg.TokenFile, maxAnswer: maxAnswer,

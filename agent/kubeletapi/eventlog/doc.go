@@ -3,10 +3,10 @@
 //
 // # What it does
 //
-// [Log.AnnotatedEventf] and [Log.Add] add an event. If an equal event was added within the
-// window, the log stores both as one event with a higher count and a new number. [Log.After]
-// returns the events after a number. The channel of [Log.Changed] is closed when the next
-// event is added. [Log.About] returns the events about one object.
+// [Log.AnnotatedEventf] and [Log.Add] add an event. If an equal event was added within
+// [Config].Window, the log stores both as one event with a higher count and a new number.
+// [Log.After] returns the events after a number. The channel of [Log.Changed] is closed when the
+// next event is added. [Log.About] returns the events about one object.
 //
 // # What you supply
 //

@@ -100,10 +100,10 @@ func (l *Log) find(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.events, number, func(e api.Event, n uint64) int { return cmp.Compare(e.Number, n) })
 }
 
-// After returns the stored events whose numbers exceed the argument, oldest first, and the argument
-// for the next call. It returns false if an event whose number exceeds the argument was deleted. An
-// argument that exceeds the number of the last event comes from an earlier process and counts as 0.
-// The caller owns the slice.
+// After returns the stored events with numbers above the given number, oldest first, and the number
+// for the next call. It returns false if an event with a number above the given number was deleted.
+// If the given number is above the number of the last event, it comes from an earlier process and
+// counts as 0. The caller owns the slice.
 func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +114,8 @@ func (l *Log) After(number uint64) (events []api.Event, next uint64, complete bo
 	return slices.Clone(l.events[i:]), l.number, number >= l.lost
 }
 
-// Changed returns a channel that is closed when the log has an event whose number exceeds the
-// argument. If the log already has such an event, the channel is closed at once.
+// Changed returns a channel that is closed when the log has an event with a number above the given
+// number. If the log already has such an event, the channel is closed at once.
 func (l *Log) Changed(number uint64) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

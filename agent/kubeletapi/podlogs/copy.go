@@ -70,7 +70,7 @@ func (c *copier) copy() error {
 	}
 	defer func() {
 		if last != nil {
-			_ = last.close() // nothing was written
+			_ = last.close() // read-only
 		}
 	}()
 	c.from, c.nextFrom = first.from, first.nextFrom
@@ -117,7 +117,7 @@ func (c *copier) open() (names []name, last *logFile, first start, err error) {
 			if first, err = c.begin(names, last); err == nil {
 				return names, last, first, nil
 			}
-			_ = last.close() // nothing was written
+			_ = last.close() // read-only
 		}
 		if try == tries || !isMoved(err) {
 			return nil, nil, start{}, noLog(err)
@@ -175,7 +175,7 @@ func (c *copier) upToLast(names []name, before key) error {
 // whole copies a file to which the runtime no longer writes, and closes the file. The next file has
 // the given attempt.
 func (c *copier) whole(l *logFile, at int64, next uint32) error {
-	defer func() { _ = l.close() }() // nothing was written
+	defer func() { _ = l.close() }() // read-only
 	defer func() { c.from, c.nextFrom = c.nextFrom, 0 }()
 	split, err := c.read(l, at)
 	if err != nil {

@@ -60,10 +60,10 @@ func parseName(file string) (name, bool) {
 	return n, true
 }
 
-// sortNames returns the log files among files, oldest first. If a file exists both compressed
-// and uncompressed, sortNames returns only the uncompressed file, because the compressed file
-// may be half written. Rotation deletes the uncompressed file when the compressed file is
-// complete.
+// sortNames returns those of the given files that are log files, oldest first. If a file exists
+// both compressed and uncompressed, sortNames returns only the uncompressed file, because the
+// compressed file may be half written. Rotation deletes the uncompressed file when the compressed
+// file is complete.
 func sortNames(files []string) []name {
 	byKey := map[key]name{}
 	for _, f := range files {
@@ -88,7 +88,7 @@ func openFolder(src Source) (folder, error) {
 	if err != nil {
 		return folder{}, noLog(err)
 	}
-	defer func() { _ = all.Close() }() // nothing was written
+	defer func() { _ = all.Close() }() // read-only
 	root, err := safeopen.Folder(all, src.Dir)
 	if err != nil {
 		return folder{}, noLog(err)
@@ -112,7 +112,7 @@ func (f folder) list(attempt uint32) ([]name, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written
+	defer func() { _ = dir.Close() }() // read-only
 	files, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err
@@ -166,15 +166,15 @@ func (f folder) openLast(list func() ([]name, error)) (names []name, last *logFi
 		err = errMoved
 	}
 	if err != nil {
-		_ = last.close() // nothing was written
+		_ = last.close() // read-only
 		return nil, nil, err
 	}
 	return names, last, nil
 }
 
 // renamed returns the rotated files that may have the content of a missing file. It omits files up
-// to the key upTo, because they were read before. The result is empty if the file was removed. Only
-// the file that the runtime writes to is ever renamed.
+// to the key upTo, because they were read before. The result is empty if the missing file was
+// removed, or if it is a rotated file, because rotated files are never renamed.
 func (f folder) renamed(missing name, upTo key) ([]name, error) {
 	if missing.stamp != present {
 		return nil, nil
@@ -192,8 +192,8 @@ func (f folder) renamed(missing name, upTo key) ([]name, error) {
 type logFile struct {
 	name
 	file *os.File
-	info os.FileInfo // when it was opened
-	// before is the key of the file that preceded this file at that time.
+	info os.FileInfo // from the time of opening
+	// before is the key of the file that preceded this file when this file was opened.
 	before key
 }
 

@@ -13,7 +13,7 @@ import (
 // follow copies later lines of the current file, which was read to its end, and of later
 // files. It closes the file that it reads last.
 func (c *copier) follow(current *logFile, split *splitter) (err error) {
-	defer func() { _ = current.close() }() // nothing was written
+	defer func() { _ = current.close() }() // read-only
 	events, lost, stop := c.watch()
 	defer stop()
 	poll := clock.RealClock{}.NewTicker(c.timing.poll)
@@ -100,10 +100,10 @@ func (c *copier) pause() error {
 func (c *copier) advance(current *logFile, split *splitter, later successors) (*logFile, *splitter, error) {
 	c.from, c.nextFrom = 0, 0
 	if err := errors.Join(c.pause(), c.drain(split), c.end(split, later.names[0].attempt != current.attempt)); err != nil {
-		_ = later.last.close() // nothing was written
+		_ = later.last.close() // read-only
 		return current, split, err
 	}
-	_ = current.close() // nothing was written
+	_ = current.close() // read-only
 	if err := c.upToLast(later.names, later.before); err != nil {
 		return later.last, split, err
 	}
@@ -147,7 +147,7 @@ func (c *copier) listLater(current *logFile) (names []name, before key, err erro
 			return n.attempt == current.attempt && n.compare(current.before) > 0 && current.compressedTo(c.dir, n)
 		})
 	}
-	if at < 0 { // the current file was removed: all remaining files are later
+	if at < 0 { // the current file was removed: the files after its predecessor are later
 		at = slices.IndexFunc(names, func(n name) bool { return n.compare(current.before) > 0 }) - 1
 		if at < -1 {
 			return nil, key{}, nil

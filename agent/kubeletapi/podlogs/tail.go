@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// firstWindow is the size of the part at the end of a file in which tailOf first searches the last
-// lines.
+// firstWindow is the size of the part at the end of a file in which tailOf first searches for the
+// last lines.
 const firstWindow = 64 << 10
 
 // start is the position at which copying starts.
@@ -28,7 +28,7 @@ type start struct {
 // findTail returns the start of the last n selected lines. It closes each file that it opens,
 // except the file in which the lines start.
 func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
-	var newer []Stream // streams whose first line in the next file is selected
+	var newer []Stream // streams whose first line in the next file is selected or incomplete
 	for i, name := range slices.Backward(names) {
 		if i < len(names)-1 && name.attempt != names[i+1].attempt {
 			newer = nil
@@ -50,7 +50,7 @@ func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
 			return c.fromBegin(s, names, found), nil
 		}
 		if opened != nil {
-			_ = opened.close() // nothing was written
+			_ = opened.close() // read-only
 		}
 		if err != nil {
 			return start{}, err
@@ -73,17 +73,17 @@ func (c *copier) fromBegin(s start, names []name, found tail) start {
 	}
 	at := unended(before, streams, math.MaxInt64)
 	if at == math.MaxInt64 {
-		_ = before.close() // nothing was written
+		_ = before.close() // read-only
 		return s
 	}
 	if s.opened != nil {
-		_ = s.opened.close() // nothing was written
+		_ = s.opened.close() // read-only
 	}
 	return start{file: s.file - 1, at: at, opened: before, from: math.MaxInt64, nextFrom: s.from}
 }
 
-// unended returns the start offset of the first line of these streams that continues in the next
-// file. It returns the given offset if no such line exists, or if the given offset is smaller.
+// unended returns the start offset of the first line of the given streams that continues in the
+// next file. It returns the given offset if no such line exists, or if the given offset is smaller.
 func unended(l *logFile, streams []Stream, at int64) int64 {
 	for _, stream := range streams {
 		t, err := tailOf(l, 1, func(l Line) bool { return l.Stream == stream })

@@ -104,7 +104,7 @@ func (p Program) candidatesOf(ctx context.Context, name string, before []string,
 		flags := c.flagSet()
 		rest, err := parseMixed(flags, before)
 		switch {
-		case err != nil: // the word is the value of a flag
+		case err != nil: // the word is the value of a flag, or the words before it are invalid
 			return nil
 		case strings.HasPrefix(word, "-"):
 			flags.VisitAll(func(f *flag.Flag) { all = append(all, dashed(f.Name)) })

@@ -103,9 +103,9 @@ func (p Program) upload(ctx context.Context, client *api.Client, t stream.Target
 	return err
 }
 
-// piped connects the output of the function write with the input of the function read. If the
-// reading function fails by itself, piped cancels the writing function and returns the error of the
-// reading function. Otherwise it returns the error of the writing function.
+// piped connects the output of write with the input of read. If read fails, piped cancels the
+// context of write. It returns the error of read, or the error of write if read has not failed or
+// has only passed on the error of write.
 func (p Program) piped(ctx context.Context, write func(context.Context, io.Writer) error, read func(io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -145,9 +145,8 @@ func specOf(spec *corev1.PodSpec, name string) *corev1.Container {
 	return podspec.Container(spec, name)
 }
 
-// connect connects the standard streams of this process with the streams that the function run
-// opens. If the user requests a terminal and standard input, the terminal of this process is in
-// raw mode until the function returns.
+// connect calls run with the standard streams of this process. If the user requests a terminal
+// and standard input, the terminal of this process is in raw mode until run returns.
 func (p Program) connect(ctx context.Context, o streamFlags, run func(context.Context, stream.Streams) error) error {
 	s := stream.Streams{Stdout: p.Stdout, Stderr: p.Stderr}
 	if o.stdin {

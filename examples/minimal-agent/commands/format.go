@@ -134,7 +134,8 @@ func scaled(n, step float64, units []string) string {
 func cores(n float64) string { return fmt.Sprintf("%.0fm", n*1000) }
 
 // bar returns a bar that shows how much of a signal's capacity is used, and its eviction
-// thresholds: [#####-----|--]. The bar of a signal without a measurement has question marks.
+// thresholds: [#####-----|--]. The bar of a signal without a measurement or a capacity has question
+// marks.
 func bar(s api.Signal, width int) string {
 	if s.Capacity <= 0 || s.Time == nil {
 		return "[" + strings.Repeat("?", width) + "]"

@@ -191,7 +191,7 @@ func copyUnchanged(ctx context.Context, client *api.Client, q api.LogsQuery, out
 	return endOfLog(ctx, q, err)
 }
 
-// copyLog prints the whole lines of a log, each after a prefix.
+// copyLog prints a log line by line, with the prefix before each line.
 func copyLog(ctx context.Context, client *api.Client, q api.LogsQuery, out *sharedWriter, prefix string) error {
 	log, err := client.Logs(ctx, q)
 	if err != nil {

@@ -97,7 +97,8 @@ func (p Program) imageTable(list api.ImageList) {
 	t.flush()
 }
 
-// imageNames returns the tags of an image. If the image has no tag, it returns one digest.
+// imageNames returns the tags of an image. If the image has no tag, it returns one digest, or
+// <none> if the image has no digest either.
 func imageNames(i api.Image) []string {
 	switch {
 	case len(i.Tags) > 0:
@@ -117,7 +118,7 @@ func splitTag(ref string) (name, tag string) {
 	return name, "<none>"
 }
 
-// shortID returns the first 12 digits of an image's ID, as docker and crictl print them.
+// shortID returns the first 12 digits of an image's ID, as docker prints them.
 func shortID(id string) string {
 	id = strings.TrimPrefix(id, "sha256:")
 	return id[:min(len(id), 12)]

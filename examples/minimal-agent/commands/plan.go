@@ -17,8 +17,8 @@ func (p Program) gc() command {
 }
 
 // plan returns a command that only shows what the agent would do now. If the user omits --dry-run,
-// the command returns an error. The end of its text is the third parameter, which describes what
-// the agent does by itself.
+// the command returns an error. The text of this error ends with the third parameter, which
+// describes what the agent does by itself.
 func (p Program) plan(name, summary, itself string, ask func(*api.Client, context.Context, api.Form) ([]byte, error)) command {
 	var conn connection
 	var format output

@@ -69,8 +69,8 @@ func definitionOf(list corev1.PodList, pod api.Pod) *corev1.Pod {
 // any free port.
 type portPair struct{ local, remote uint16 }
 
-// parsePorts parses [LOCAL:]REMOTE. REMOTE may be the name of a port in the pod's definition. An
-// empty LOCAL, as in :80, means any free port.
+// parsePorts parses [LOCAL:]REMOTE. REMOTE may be the name of a port of a regular container in
+// the pod's definition. An empty LOCAL, as in :80, means any free port.
 func parsePorts(texts []string, pod *corev1.Pod) (pairs []portPair, err error) {
 	for _, text := range texts {
 		local, remote, both := strings.Cut(text, ":")
@@ -110,7 +110,8 @@ func remotePort(text string, pod *corev1.Pod) (uint16, error) {
 	return 0, errors.New("must be a number from 1 to 65535, or the name of a port of the pod")
 }
 
-// forward listens on all ports, and forwards connections until ctx is done or the pod ends.
+// forward listens on the local ports, and forwards connections until ctx is done or the connection
+// to the pod is lost, for example because the pod has ended.
 func (p Program) forward(ctx context.Context, client *api.Client, pod api.Pod, pairs []portPair, addresses []string) error {
 	ports, err := stream.DialPorts(ctx, client, pod.Namespace, pod.Name)
 	if err != nil {
@@ -126,7 +127,7 @@ func (p Program) forward(ctx context.Context, client *api.Client, pod api.Pod, p
 			return err
 		}
 		for _, listener := range listeners {
-			defer func() { _ = listener.Close() }() // ends accept
+			defer func() { _ = listener.Close() }() // makes p.accept return
 			if err := out.line("", fmt.Sprintf("Forwarding from %s -> %d", listener.Addr(), pair.remote)); err != nil {
 				return err
 			}
@@ -161,8 +162,9 @@ func (p Program) accept(listener net.Listener, ports *stream.Ports, remote uint1
 	}
 }
 
-// listen listens on a port of each address. localhost means both loopback addresses. As in kubectl, it is
-// no error if one of the two can't be used. If the port is 0, all addresses use the same free port.
+// listen listens on a port of each address. localhost means both loopback addresses. As in kubectl,
+// it is no error if one of the two addresses can't be used. If the port is 0, all addresses use the
+// same free port.
 func listen(ctx context.Context, addresses []string, port uint16) (all []net.Listener, err error) {
 	open := func(network, host string) error {
 		l, err := new(net.ListenConfig).Listen(ctx, network, net.JoinHostPort(host, strconv.Itoa(int(port))))

@@ -20,7 +20,7 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1
 	ExitUsage       = 2 // the arguments are wrong
-	ExitUnreachable = 3 // no agent answers
+	ExitUnreachable = 3 // no agent answers, or the agent has ended a stream of events
 )
 
 // Program contains the functions and values that the commands need from the process. All fields
@@ -76,8 +76,8 @@ type command struct {
 	// complete returns the candidates for the argument after args. Nil means no candidates.
 	complete func(ctx context.Context, args []string) []string
 	run      func(ctx context.Context, args []string) error
-	// raw passes all arguments to the function run, including flags. A single argument --help still
-	// prints the help.
+	// If raw is true, the field run gets all arguments, including flags. A single argument --help
+	// still prints the help.
 	raw bool
 }
 

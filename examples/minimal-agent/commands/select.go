@@ -32,8 +32,8 @@ func (s *podSelector) register(flags *flag.FlagSet) {
 
 func (s *podSelector) set() bool { return s.selector != nil }
 
-// filter returns the pods whose labels match. The labels are those of the pods' definitions. A pod
-// that no source defines any more has no labels.
+// filter returns the pods whose labels match, or all pods without the flag -l. The labels are those
+// of the pods' definitions. A pod that no source defines any more has no labels.
 func (s *podSelector) filter(ctx context.Context, client *api.Client, pods []api.Pod) (selected []api.Pod, err error) {
 	if !s.set() {
 		return pods, nil

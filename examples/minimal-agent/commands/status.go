@@ -49,7 +49,8 @@ func (p Program) status() command {
 	}
 }
 
-// showStatus prints a status. If wide is true, it also prints healthy pods and unknown signals.
+// showStatus prints a status. If wide is true, it also prints healthy pods, and a row for each
+// signal without a value.
 func (p Program) showStatus(s api.Status, wide bool) {
 	l := p.screenStyle()
 	head := newTable(p.Stdout, l)
@@ -123,8 +124,8 @@ func managers(t *table, s api.Status) {
 	}
 }
 
-// showSignals prints the eviction signals. If the parameter all is false, it prints only the names
-// of signals without a value.
+// showSignals prints a row for each eviction signal. If the parameter all is false, signals without
+// a value have no rows: showSignals lists their names in one line.
 func showSignals(out io.Writer, l style, s api.Status, all bool) {
 	if len(s.Signals) == 0 {
 		return
@@ -175,7 +176,8 @@ func showPods(out io.Writer, l style, s api.Status, all bool) {
 	podTable(out, l, s, shown, false)
 }
 
-// isHealthy reports whether all containers of a pod are ready, or the pod has succeeded.
+// isHealthy reports whether a pod has succeeded, or is shown as Running and all its regular and
+// sidecar containers are ready.
 func isHealthy(p api.Pod) bool {
 	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodRunning && p.State == string(corev1.PodRunning) && p.Ready >= containersOf(p)
 }

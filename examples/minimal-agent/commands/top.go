@@ -65,8 +65,8 @@ func (p Program) top() command {
 	}
 }
 
-// repaint prints the text that the function render returns. It calls the function again after each
-// interval until ctx is done. It returns an error only if the first call fails. If a later call
+// repaint prints the text that render returns. It calls render again after each interval until ctx
+// is done. It returns an error only if the first call fails. If a later call
 // fails, for example because the agent restarts, repaint prints the error and the previous text.
 func (p Program) repaint(ctx context.Context, every time.Duration, render func() (string, error)) error {
 	text, err := render()

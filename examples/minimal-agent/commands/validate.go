@@ -30,7 +30,7 @@ import (
 
 func (p Program) validateManifests() command {
 	return command{
-		name: "validate", args: "MANIFEST...", summary: "check manifests without an agent: files, folders, or - for standard input",
+		name: "validate", args: "MANIFEST...", summary: "check manifests in files, in folders or on standard input (-); needs no agent",
 		flags: func(*flag.FlagSet) {},
 		run: func(ctx context.Context, args []string) error {
 			if len(args) == 0 {
@@ -228,7 +228,7 @@ func (v *validator) addFile(name string, docs []*yaml.Node, found []podsource.Pr
 	}
 }
 
-// podIn returns the pod in a document. It returns false for another kind, and for a document that
+// podIn returns the pod in a document. It returns false if the kind is not Pod, or if the document
 // has fields with a wrong type. Package podsource reports such fields.
 func podIn(doc *yaml.Node) (pod corev1.Pod, ok bool) {
 	var value any

@@ -13,9 +13,9 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// register defines the flags of the command run. The defaults of the flags are the current values
-// of o. The result maps the name of a flag to its field of a KubeletConfiguration; flags without
-// such a field are not in the result.
+// register defines the flags of the command run. If a flag sets a field of a KubeletConfiguration,
+// its default is the current value in o. The result maps the name of a flag to the top-level field
+// that the flag sets; flags that set no top-level field are not in the result.
 func (o *Settings) register(flags *flag.FlagSet) map[string]string {
 	fields := map[string]string{}
 	named := func(name, field string) string {
@@ -105,8 +105,8 @@ func (o *Settings) registerHousekeeping(flags *flag.FlagSet, named func(name, fi
 	flags.Var((*number)(&o.ContainerLogMaxFiles), named("container-log-max-files", "containerLogMaxFiles"), "maximum number of log files of each container, including rotated files")
 }
 
-// textVar defines a flag. The function in the last argument sets the value from the text of the
-// flag. The function show returns the text for the current value.
+// textVar defines a flag with two functions: set sets the value from the text of the flag, and show
+// returns the text for the current value.
 func textVar(flags *flag.FlagSet, show func() string, name, usage string, set func(string) error) {
 	flags.Var(&textValue{show, set}, name, usage)
 }

@@ -164,7 +164,7 @@ func (o *Settings) validateAccess() (errs []error) {
 }
 
 // validate reports every invalid setting. If the user set the setting with a flag, the error has
-// the name of the flag. The argument is the result of the method parse.
+// the name of the flag. given is the result of parse.
 func (o *Settings) validate(given map[string]string) error {
 	var errs []error
 	for _, problem := range validation.IsDNS1123Subdomain(o.NodeName) {
@@ -223,7 +223,8 @@ func (o Settings) FlagValues() map[string]string {
 }
 
 // Dump returns the configuration that Parse reads from args, as a KubeletConfiguration file with
-// all fields. Settings that have a flag only are in a comment of the file.
+// all fields. A comment in the file has the settings that have a flag only, except --config and the
+// limits for dead containers.
 func Dump(args []string) ([]byte, error) {
 	o, err := Parse(args, io.Discard)
 	if err != nil {

@@ -114,7 +114,7 @@ func (k *kubelet) repeatedRule(t *testing.T, others []judge.Rule[*world]) judge.
 	t.Helper()
 	return judge.Rule[*world]{
 		Name: "first value of a repeated field", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "If a field is set twice, ours reports the second one as a mistake and also checks the first value; the kubelet uses the last value.",
+		Sentence: "If a field is set twice, ours reports the second value as a mistake and also checks the first value; the kubelet uses the last value.",
 		Explains: func(s scene) bool {
 			if _, ok := refusal(s); !ok && s.Fact != "decode" || !isRepeated(s.World) {
 				return false

@@ -21,9 +21,9 @@ func causesInRuntime() []cause {
 		},
 		{
 			"containers and sandboxes without a pod", needsPod, judge.Deliberate,
-			"The kubelet removes a container or a sandbox without a pod as if its pod did not exist any " +
-				"more; here such a container belongs to the pod of its sandbox, and objects without a pod are " +
-				"kept.",
+			"The kubelet removes a container or a sandbox without a pod UID as if its pod did not exist any " +
+				"more; here a container without a pod UID belongs to the pod of its sandbox, and objects that " +
+				"belong to no pod are kept.",
 		},
 		{
 			"containers created but not started", createdStays, judge.KubeletDefect,
@@ -96,7 +96,9 @@ func causesInLogs() []cause {
 		},
 		{
 			"unreadable directory of log symlinks", readsLinks, judge.Deliberate,
-			"If the folder of links cannot be read, our pass fails; the kubelet treats it as empty, and removes no container.",
+			"If the folder of links cannot be read, ours still removes containers, sandboxes and logs, and the " +
+				"pass returns an error; the kubelet removes no container, because it cannot remove the container's " +
+				"link first.",
 		},
 		{
 			"dead symlinks without a container status", snapshotTells, judge.Deliberate,

@@ -108,7 +108,7 @@ func causesInPasses() []cause {
 		},
 		{
 			"filesystem measured after each deletion", measures, judge.Deliberate, both,
-			"The kubelet adds up the sizes of deleted images to decide when to stop; ours measures the filesystem after each deletion, and reports each measurement without a capacity.",
+			"The kubelet adds up the sizes of deleted images to decide when to stop; ours measures the filesystem after each deletion, and reports each measurement whose capacity is 0.",
 		},
 		{
 			"percentage overflow above 80 PiB", wideNumbers, judge.KubeletDefect, both,

@@ -35,7 +35,7 @@ func admissionRules() []judge.Rule[*world] {
 			"If the node's labels do not match a pod, the kubelet fetches the node again. It then does not count extended resources that only the fetched node has; this package counts them.",
 			variant{known: true}),
 		cause("pods admitted before a restart", judge.Deliberate,
-			"After a restart, the kubelet rejects a pod that no longer matches the labels or taints of the node. This package does not reject the pod for this reason if the pod has a start time and Allocated reports that the pod was admitted before.",
+			"After a restart, the kubelet rejects a pod that no longer matches the labels or taints of the node. This package does not reject the pod for this reason if the pod has a start time and NodeConfig.Allocated reports that the pod was admitted before.",
 			variant{settled: true}),
 		cause("int64 overflow of quantities", judge.KubeletDefect,
 			"Amounts that an int64 cannot hold count as the largest int64. In the kubelet they overflow, so a pod that requests too much may count as requesting nothing.",

@@ -128,7 +128,7 @@ func killRules() []rule {
 		},
 		{
 			Name: "cgroup and constraint of system OOMs", Class: judge.KubeletDefect, Doc: doc,
-			Sentence: "If the machine is out of memory, the kubelet's expression does not match the kernel's line about the kill since Linux 5.0, so that the victim's cgroup and the constraint are lost; ours reports both.",
+			Sentence: "If the machine is out of memory, the kubelet's regular expression does not match the kernel's line about the kill since Linux 5.0, so that the victim's cgroup and the constraint are lost; ours reports both.",
 			Explains: about(func(s scene, k Kill) bool {
 				return k.Machine && k.Constraint != "" && (strings.HasSuffix(s.Fact, "/victim cgroup") && s.Kubelet == "/" ||
 					strings.HasSuffix(s.Fact, "/constraint") && s.Kubelet == "")
@@ -176,8 +176,8 @@ func lineRules() []rule {
 		defect(noDeath, "The kubelet treats a dump without a kill as a kill, or as the start of the next kill; ours does not."),
 		defect(imitation, "The kubelet trusts lines that a program writes into the kernel's log; ours accepts only lines of the kernel."),
 		defect(torn, "The kubelet does not read a line that continues in another record; ours joins its parts."),
-		defect(taskInName, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; ours parses the line from both ends."),
-		defect(pathLikeLine, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; ours parses the line from both ends."),
+		defect(taskInName, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's regular expression; ours parses the line from both ends."),
+		defect(pathLikeLine, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's regular expression; ours parses the line from both ends."),
 		defect(noName, "The kubelet misses the death of a process without a name; ours reports it."),
 	}
 }

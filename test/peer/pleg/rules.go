@@ -104,7 +104,7 @@ func rules() []rule {
 const straySentence = "The kubelet assigns all sandboxes and containers that name no pod to one pod without a UID; here they are ignored."
 
 func labelRules() []rule {
-	const sentence = "The kubelet assigns containers without the pod UID label to a pod without a UID, and its relist of one pod misses sandboxes without that label; here both belong to the pod of the sandbox."
+	const sentence = "The kubelet assigns containers without the pod UID label to a pod without a UID, and its relist of one pod misses sandboxes without that label; here a container without the label belongs to the pod of its sandbox, and a sandbox without the label to the pod in its metadata."
 	return []rule{
 		{
 			Name: "sandboxes and containers without pod: events", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: straySentence,
@@ -169,7 +169,7 @@ func eventRules() []rule {
 		},
 		{
 			Name: "PodSync after reinspection without events", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "A requested reinspection that finds only changes without an event causes no event in the kubelet, so the request is lost; here it causes a PodSync.",
+			Sentence: "If a requested reinspection finds only changes to the state CREATED or UNKNOWN, the kubelet delivers no event, so the request is lost; here the generator delivers a PodSync.",
 			Explains: about(func(f finding) bool {
 				id, ok := f.object()
 				return ok && id == "" && f.eventsAs() && f.onlyChanged && f.reinspected && f.Kubelet == "" && f.Ours == "PodSync"
@@ -253,7 +253,7 @@ func freshnessRules() []rule {
 		},
 		{
 			Name: "freshness beside another slow pod", Class: judge.Deliberate, Doc: "pleg/doc.go",
-			Sentence: "In the kubelet, no pod becomes fresh before all pods are inspected, so one slow pod delays all; here the other pods become fresh at once.",
+			Sentence: "The kubelet advances the global time of the cache only after it has inspected all changed pods, so one slow inspection delays the readers of all pods; here it delays only the readers of its own pod.",
 			Explains: meanwhile,
 		},
 	}

@@ -27,7 +27,7 @@ func failureRules() []rule {
 		},
 		{
 			Name: "stale status after a failed inspection", Class: judge.Deliberate, Doc: "podcache/doc.go",
-			Sentence: "After a failed inspection the kubelet has only the error; here the cache also keeps the last known status and marks it as stale.",
+			Sentence: "After a failed inspection the kubelet has only the error; here the writer also stores the last known status, marked as stale.",
 			Explains: about(func(f finding) bool {
 				return f.isStatus() && f.failed && f.kubeletFailed && f.Kubelet == ""
 			}),

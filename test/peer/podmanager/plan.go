@@ -395,9 +395,9 @@ func planRules() []judge.Rule[*planWorld] {
 		rule("static pods without a hash", judge.Deliberate, planVariant{unversioned: true},
 			"If a static pod has no hash, ours keeps an existing mirror and creates no new mirror; the kubelet deletes the mirror and creates a mirror with an empty hash."),
 		rule("replacement of a vanished mirror pod", judge.Deliberate, planVariant{gone: true},
-			"If the mirror to be replaced does not exist any more, or a newer pod has its name, the kubelet waits for the next sync of the pod; ours creates the new mirror at once."),
+			"If the mirror to be replaced does not exist any more, or a newer pod has its name, the kubelet waits for the next sync of the pod; ours tries to create the new mirror at once."),
 		rule("orphaned mirror pods deleted by UID", judge.Deliberate, planVariant{byUID: true},
-			"The kubelet deletes orphaned mirrors by their names; ours returns them as pods, so that a deletion has a UID."),
+			"The kubelet deletes orphaned mirrors by their names; ours returns them as pods, so that they can be deleted by UID."),
 		rule("mirror pods of non-static pods", judge.Deliberate, planVariant{static: true},
 			"Ours treats a mirror as an orphan if the pod with the same name is not static; the kubelet keeps that mirror."),
 	}

@@ -11,7 +11,7 @@ import (
 func imageRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "image references that cannot be parsed", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet accepts every image that is not empty, and a container with a reference that cannot be parsed never starts; ours refuses its manifest.",
+		Sentence: "The kubelet accepts every image that is not empty, and a container with a reference that cannot be parsed never starts; ours refuses a manifest with such a reference.",
 		Explains: func(s scene) bool {
 			prefix, path, ok := onlyOurs(s)
 			container, isImage := strings.CutSuffix(path, ".image")

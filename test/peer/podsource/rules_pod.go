@@ -290,7 +290,7 @@ func valueRules() []judge.Rule[*world] {
 		},
 	}, {
 		Name: "config.hash of manifests with UID", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "If a manifest has a UID, the kubelet's annotation config.hash is that UID, even when the content changes; ours changes with the content.",
+		Sentence: "If a manifest has a UID, the kubelet's annotation config.hash is that UID, even when the content changes; in ours the annotation changes with the content.",
 		Explains: func(s scene) bool {
 			pod, what, _ := podFact(s.Fact)
 			return what == "hash is uid" && s.Kubelet == "true" && s.Ours == "false" && s.OursFacts[s.Step]["pod "+pod+" uid"] != "derived"

@@ -31,7 +31,7 @@ func deviations() []deviation {
 		{
 			Rule: judge.Rule[*world]{
 				Name: "invalid shutdownGracePeriodByPodPriority entries", Class: judge.KubeletDefect, Doc: doc,
-				Sentence: "The kubelet accepts negative periods in shutdownGracePeriodByPodPriority, and two entries with the same priority, and then uses either of them; this package rejects such a configuration.",
+				Sentence: "The kubelet accepts negative periods in shutdownGracePeriodByPodPriority. It also accepts two entries with the same priority, and uses either entry. This package rejects both.",
 			},
 			facts: func(w *world, f judge.Facts) {
 				priorities := map[int32]bool{}

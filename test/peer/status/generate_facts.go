@@ -177,7 +177,7 @@ func messageFactRules() []generateRule {
 func mountFactRules() []generateRule {
 	return []generateRule{{
 		Name: "recursive read-only mounts", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "The runtime reports for each container whether a mount is recursively read-only; the kubelet derives this from what the runtime supports.",
+		Sentence: "A read-only mount is shown as recursively read-only if the runtime reports this for the mount; the kubelet derives this from what the runtime supports.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
 			return p.field == "mounts" && s.Kubelet != "" && s.Ours == encode(mounts(p.spec, p.newest))

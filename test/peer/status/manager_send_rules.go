@@ -91,7 +91,7 @@ func sendManagerRules() []managerRule {
 		},
 	}, {
 		Name: "transition time of DisruptionTarget", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "Publication does not change the reported status; in the kubelet the time of a DisruptionTarget condition becomes the time of the call.",
+		Sentence: "Publication does not change the reported status; in the kubelet the time of a DisruptionTarget condition becomes the time of the publication.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
 			name := "pod-" + strconv.Itoa(pod) + " " + fact

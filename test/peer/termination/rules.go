@@ -27,7 +27,7 @@ func deviations() []deviation {
 	return []deviation{
 		{
 			Rule: rule("preStop hook after an agent restart", judge.Deliberate,
-				"After its own restart, the kubelet runs a preStop hook again. Here the hook runs once, if the caller sets PreStopped."),
+				"After its own restart, the kubelet runs a preStop hook again. Here the hook runs once, if the caller sets ContainerState.PreStopped."),
 			change: hooksRanBefore,
 		},
 		{

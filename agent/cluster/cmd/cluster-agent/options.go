@@ -37,8 +37,9 @@ type options struct {
 	checkpoint                      bool // store the pods, for a start without the API server
 }
 
-// parse reads the flags and the file of --config. Flags override the file. The error reports every
-// problem with the values at once.
+// parse reads the flags and the file of --config. Flags override the file. It stops at the first
+// flag that can't be parsed. If all flags can be parsed, the error reports every problem with the
+// file, or every problem with the resulting options.
 func parse(args []string, usage io.Writer) (options, error) {
 	o := options{Settings: kubeletconfig.Kubelet()}
 	if err := o.parseFlags(args, usage); err != nil {
@@ -61,7 +62,8 @@ func parse(args []string, usage io.Writer) (options, error) {
 	return o, o.complete()
 }
 
-// parseFlags reads the flags into o. The defaults of the flags are the current values of o.
+// parseFlags reads the flags into o. If a flag for a field of the configuration file is not set,
+// the field in o does not change.
 func (o *options) parseFlags(args []string, usage io.Writer) error {
 	flags := flag.NewFlagSet("cluster-agent", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the caller prints the error

@@ -187,10 +187,11 @@ func (p *program) agentConfig() (agent.Config, error) {
 	}, err
 }
 
-// completeNode adds the port of the kubelet API to the node.
+// completeNode adds the port of the kubelet API to the node. If nodeStatusMaxImages is 0, it
+// removes the images.
 func (p *program) completeNode(n *corev1.Node) {
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = p.port.Load()
-	if p.opts.NodeStatusMaxImages == 0 { // the agent then uses its default
+	if p.opts.NodeStatusMaxImages == 0 { // for agent.Config.MaxNodeImages, 0 means the default
 		n.Status.Images = []corev1.ContainerImage{}
 	}
 }

@@ -62,8 +62,8 @@ func (p *program) serveLogs(cfg *kubeletapi.Config) {
 
 // access returns the settings for TLS, authentication and authorization of the kubelet API. The
 // serving certificate is the file tlsCertFile. If tlsCertFile is not set and serverTLSBootstrap is
-// true, the agent requests a certificate from the cluster. Without both settings, the agent creates
-// a self-signed certificate.
+// true, the agent requests a certificate from the cluster. If neither is set, the agent creates a
+// self-signed certificate.
 func (p *program) access() (a kubeletapi.Access, err error) {
 	o := p.opts
 	a = kubeletapi.Access{CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, ClientCAFile: o.Authentication.X509.ClientCAFile}

@@ -19,7 +19,7 @@ import (
 )
 
 // answers serves the connections of probes and hooks, as if each container listened on each port
-// and were healthy: HTTP, HTTPS, gRPC health checks and TCP. It opens no sockets.
+// and were healthy. It supports HTTP, HTTPS, gRPC health checks and TCP, and opens no sockets.
 type answers struct {
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -53,7 +53,7 @@ func newAnswers(ctx context.Context) *answers {
 	grpc_health_v1.RegisterHealthServer(health, healthy{})
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true) // of gRPC
+	protocols.SetUnencryptedHTTP2(true) // for gRPC
 	a.server = &http.Server{
 		Protocols: protocols, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,7 +146,7 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements [net.Listener]. The method close of answers stops the listener.
+// Close implements [net.Listener]. It does nothing, because answers.close stops the listener.
 func (l listener) Close() error { return nil }
 
 // Addr implements [net.Listener].

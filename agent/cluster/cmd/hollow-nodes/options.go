@@ -43,8 +43,8 @@ type options struct {
 // nodeName returns the name of a node.
 func (o *options) nodeName(index int) string { return o.prefix + strconv.Itoa(index) }
 
-// logLevel returns the level of the nodes' logs. Many nodes log too much for the level Info to be
-// the default.
+// logLevel returns the level of the nodes' logs. The default is Warn, because many nodes would log
+// too much at the level Info.
 func (o *options) logLevel() slog.Level {
 	switch {
 	case o.verbosity >= debugVerbosity:
@@ -73,8 +73,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 func (o *options) parseFlags(args []string, usage io.Writer) (problems []error, err error) {
 	flags := flag.NewFlagSet("hollow-nodes", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the caller prints the error
-	// The function value defines a flag. If the value of the flag is invalid, the parsing
-	// continues.
+	// value defines a flag. The parsing continues after a flag whose value is invalid.
 	value := func(name, usage string, set func(string) error) {
 		flags.Func(name, usage, func(text string) error {
 			if err := set(text); err != nil {
@@ -128,7 +127,8 @@ func (o *options) parseFlags(args []string, usage io.Writer) (problems []error, 
 	return problems, err
 }
 
-// complete computes the policies, and returns the problems that depend on several flags.
+// complete computes the policies, and returns the problems that can be found only after all flags
+// were read.
 func (o *options) complete() (problems []error) {
 	if o.kubeconfig == "" {
 		problems = append(problems, errors.New("--kubeconfig is required"))

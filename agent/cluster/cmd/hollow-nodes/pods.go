@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// initCommand is the command of init containers. It ends after initRuntime.
+	// initCommand replaces the command of init containers, except sidecars. It ends after
+	// initRuntime.
 	initCommand = "hollow-init"
 	initRuntime = time.Second
 	// shortRuntime is how long the commands true and false run.

@@ -68,8 +68,7 @@ func dial(ctx context.Context, c *api.Client, path string, query url.Values, ver
 // refuse refuses a stream that the server opens. Only clients open streams.
 func refuse(s *spdystream.Stream) { _ = s.Refuse() }
 
-// open opens a stream of a kind. The argument of type http.Header has the other entries of the
-// stream's header.
+// open opens a stream. The header of the stream has the kind of the stream and all entries of more.
 func (c *conn) open(kind string, more http.Header) (*spdystream.Stream, error) {
 	header := http.Header{corev1.StreamType: {kind}}
 	maps.Copy(header, more)
@@ -120,7 +119,8 @@ func (c *conn) close() {
 	streams := c.streams
 	c.streams = map[*spdystream.Stream]bool{}
 	c.mu.Unlock()
-	// A peer that does not read must not block the writes below.
+	// A peer that does not read would block the writes below. So the connection is closed when ctx is
+	// done, or after closeTimeout.
 	defer context.AfterFunc(c.ctx, func() { _ = c.raw.Close() })()
 	late := clock.RealClock{}.AfterFunc(closeTimeout, func() { _ = c.raw.Close() })
 	defer late.Stop()

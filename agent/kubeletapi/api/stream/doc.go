@@ -7,9 +7,9 @@
 // Both return when the process has ended, and an [ExitError] has its exit code. [DialPorts]
 // connects to a pod, and [Ports.Forward] connects a local connection with a port of the pod.
 //
-// All streams use SPDY, the protocol of kubectl port-forward. Every CRI runtime supports SPDY for
-// exec, attach and port-forward. A SPDY stream can be closed in one direction, so that a command
-// sees the end of its standard input. Package github.com/moby/spdystream implements the protocol.
+// All streams use SPDY. Every CRI runtime supports SPDY for exec, attach and port-forward. A SPDY
+// stream can be closed in one direction, so that a command sees the end of its standard input.
+// Package github.com/moby/spdystream implements the protocol.
 //
 // # What you supply
 //

@@ -51,7 +51,7 @@ func (p *Ports) Forward(local io.ReadWriteCloser, port uint16) error {
 		return err
 	}
 	defer p.conn.drop(failure)
-	_ = failure.Close() // the client sends nothing; an error shows in the read below
+	_ = failure.Close() // the client sends nothing; ignore the error: the read below also detects a broken connection
 	data, err := p.conn.open(corev1.StreamTypeData, header)
 	if err != nil {
 		return err
