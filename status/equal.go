@@ -11,9 +11,9 @@ import (
 
 // Equal reports whether two statuses of pod are equal, so that b need not be published
 // after a. Equal compares the results of [Normalize]: fractions of seconds, message text
-// that would be cut off, and the order of containers do not matter. It ignores times and
-// generations in conditions, and everything that other writers own: their conditions and
-// fields such as the status of resource claims. Neither status is modified.
+// that would be cut off, and the order of containers do not matter. Equal ignores the order
+// of conditions, times and generations in conditions, and everything that other writers own:
+// their conditions and fields such as the status of resource claims. Neither status is modified.
 func Equal(pod *corev1.Pod, a, b *corev1.PodStatus) bool {
 	if a.Phase != b.Phase {
 		return false

@@ -59,7 +59,7 @@ type Input struct {
 	// last reported host addresses are kept.
 	NodeIPs []string
 	// Probes returns the probe results of running containers. If Probes is nil, no container
-	// has probes: each container is started and ready while it runs.
+	// has probes: each regular container and sidecar is started and ready while it runs.
 	Probes Probes
 	// Now is the time of all changes in the new status. If Now is zero, the times of changes
 	// are not set; a [Manager] sets them later.

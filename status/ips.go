@@ -10,7 +10,8 @@ import (
 )
 
 // setIPs sets the addresses of host and pod. A terminated pod keeps its addresses, also after a
-// restart of the agent. For a pod on the host network, there are two more rules:
+// restart of the agent. A pod whose state in the runtime is unknown or stale also keeps its
+// addresses. For a pod on the host network, there are two more rules:
 //
 //   - If the runtime reports no address, the pod has the addresses of the node. If these are
 //     unknown, the pod keeps its previous addresses.

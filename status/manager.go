@@ -63,11 +63,11 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 }
 
 // SetPodStatus sets the status of the pod. It returns the stored status and whether it has
-// changed. The stored status follows these rules, whatever the argument status contains:
+// changed. The stored status follows these rules, whatever the given status contains:
 //
 //   - if the phase in the previous status or in pod.Status is terminal, that phase is kept, and
-//     the pod is not Ready. If status has another phase, the reason and message that belong to
-//     the kept phase are stored with it;
+//     the pod is not Ready. If the given status has another phase, the reason and message that
+//     belong to the kept phase are stored with it;
 //   - the start time never changes after it was set; if it is not set, it becomes the
 //     current time;
 //   - a condition's transition time changes only with its status;
@@ -75,7 +75,7 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 //   - the status is normalized (see [Normalize]).
 //
 // If [CheckTransition] returns an error, the status is rejected. SetPodStatus then returns the
-// previous status; if no status was set in this process, it returns the argument status with
+// previous status; if no status was set in this process, it returns the given status with
 // the pod's generation. A status that is [Equal] to the last status that was set in this
 // process is a change only if the pod was deleted since then. Neither pod nor status is
 // modified; pod is retained.
@@ -128,8 +128,8 @@ func (m *Manager) RemovePodStatus(uid types.UID) (removed bool) {
 	return m.remove(uid)
 }
 
-// RemoveOrphanedStatuses removes the statuses of all pods for which the function keep
-// returns false. It returns the number of removed statuses. keep may call reading methods.
+// RemoveOrphanedStatuses removes the statuses of all pods for which keep returns false. It
+// returns the number of removed statuses. keep may call reading methods.
 func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -194,8 +194,8 @@ func (m *Manager) previous(e *entry, pod *corev1.Pod) *corev1.PodStatus {
 	return cmp.Or(m.reported(e, pod.UID), &pod.Status)
 }
 
-// store replaces the status in e with a new status, which the caller must not use
-// afterwards. e is nil if the pod has no entry. The caller holds step.
+// store checks a new status, and replaces e, the entry of the pod, with a new entry. e is nil
+// if the pod has no entry. The caller holds step, and must not use the new status afterwards.
 func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
 	old := m.previous(e, pod)
 	if err := CheckTransition(pod, old, next); err != nil {
@@ -228,9 +228,9 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finis
 }
 
 // withOthers returns the new conditions, with the node's own conditions replaced by the old ones.
-// Conditions of other writers are not a change of the node's status. They must be stored
-// nevertheless: they include readiness gates, from which the Manager computes Ready at the next
-// probe result.
+// A changed condition of another writer is not a change of the node's status. The Manager must
+// store the condition nevertheless: it may belong to a readiness gate, and the Manager then needs
+// it to compute Ready at the next probe result.
 func withOthers(old, next []corev1.PodCondition) []corev1.PodCondition {
 	for i := range next {
 		if was := Condition(old, next[i].Type); was != nil && ownerOf(was.Type) != foreign {

@@ -24,8 +24,9 @@ import (
 //   - a pod with a terminal phase is not Ready, and its condition ContainersReady is
 //     False.
 //
-// If Merge changes a condition, the transition time becomes now. Neither pod nor reported
-// is modified; the result shares memory with both.
+// If a condition that Merge sets has another status in pod, or is missing in pod, its
+// transition time becomes now. Neither pod nor reported is modified; the result shares
+// memory with both.
 func Merge(pod *corev1.Pod, reported *corev1.PodStatus, mayRun bool, now time.Time) (merged corev1.PodStatus, held bool) {
 	api := &pod.Status
 	merged = *reported

@@ -59,8 +59,8 @@ const (
 
 // diff returns the fields that differ. A field that is missing in next becomes null, so that the
 // API server removes the field. The API server merges objects field by field. It replaces all
-// lists except podIPs and hostIPs. It merges these two lists, or replaces them if the patch has
-// the directive replace.
+// lists of these objects except podIPs and hostIPs. It merges these two lists, or replaces them
+// if the patch has the directive replace.
 func diff(old, next object) object {
 	changes := object{}
 	for name, was := range old {
@@ -84,7 +84,8 @@ func diff(old, next object) object {
 }
 
 // diffConditions returns the conditions that differ, each with its type, which is the merge
-// key, and the fields that differ.
+// key, and the fields that differ. For a condition that is missing in next, it returns the type
+// and the directive to delete the condition.
 func diffConditions(old, next []any) (changes []object) {
 	before, after := byType(old), byType(next)
 	for _, c := range next {

@@ -125,9 +125,8 @@ func ended(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	}
 }
 
-// restarts reports whether c runs again after the given termination. A container that was
-// removed because all containers of the pod restart runs again, whatever its restart policy
-// is (KEP-5532).
+// restarts reports whether c runs again after the given termination. If c was removed because
+// all containers of the pod restart, c runs again, whatever its restart policy is (KEP-5532).
 func restarts(pod *corev1.Pod, c *corev1.Container, end *corev1.ContainerStateTerminated) bool {
 	return end.Reason == ReasonRestartingAllContainers || podspec.ShouldRestart(pod, c, end.ExitCode)
 }

@@ -73,8 +73,9 @@ type PublisherConfig struct {
 	MinBackoff, MaxBackoff time.Duration
 	// Reconcile is the time between two passes in which Run publishes the status of every pod to
 	// the sink again. This corrects changes by other writers even if the caller does not call
-	// Trigger. The kubelet's period is 10s. An [APIServer] sends a request only if the status in
-	// the API server differs; any other sink is called for each pod. Default 0: never.
+	// Trigger. The kubelet's period is 10s. A pass calls Publish of the sink for each pod; an
+	// [APIServer] then sends a request only if the status of the last known object differs.
+	// Default 0: never.
 	Reconcile time.Duration
 	// Clock is the time source. Default the system clock. Timeout always uses the system clock.
 	Clock clock.Clock
@@ -230,7 +231,8 @@ func (p *Publisher) reconcile(ctx context.Context) {
 }
 
 // Sync does one pass: it publishes every queued pod once, except pods that wait after a
-// failed or deferred publication. It returns the errors of failed publications, joined.
+// failed or deferred publication. It returns the errors of failed and deferred publications,
+// joined.
 func (p *Publisher) Sync(ctx context.Context) error {
 	var (
 		now   = p.cfg.Clock.Now()

@@ -85,7 +85,7 @@ type queue struct {
 	mu        sync.Mutex
 	requested uint64 // counts the requests of all pods
 	pods      map[types.UID]*record
-	waiting   map[types.UID]*record // queued pods: no publication has served their newest request or is serving it
+	waiting   map[types.UID]*record // queued pods: the publication that serves their newest request has not started yet
 	changed   chan struct{}         // closed and replaced at every change of the queue
 }
 

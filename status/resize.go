@@ -111,8 +111,8 @@ func (m *Manager) resizeCondition(
 	return c
 }
 
-// setResize modifies the resize conditions of a pod with fn, and updates the pod's status if
-// it is set. It does nothing if the phase is terminal.
+// setResize modifies the resize conditions of a pod with fn, and updates the pod's status, if the
+// pod has a status. It does nothing if the phase in the status is terminal.
 func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -131,8 +131,8 @@ func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool)
 	return changed
 }
 
-// resizeOf returns the resize of a pod. Before the first status of the pod in this process,
-// it returns the resize that an earlier process reported.
+// resizeOf returns the resize of a pod. Until a status or a resize condition of the pod is set in
+// this process, it returns the resize that an earlier process reported.
 func (m *Manager) resizeOf(uid types.UID) resize {
 	m.mu.RLock()
 	r, isSet := m.resizes[uid]

@@ -110,9 +110,9 @@ func (s *Saved) Status(uid types.UID) (corev1.PodStatus, bool) {
 	return found, ok
 }
 
-// RemoveOrphans deletes the statuses of forgotten pods, and the loaded statuses of pods
-// for which the function keep returns false: pods that were removed while no agent was
-// running. It returns all errors, joined. The next call retries failed deletions.
+// RemoveOrphans deletes the statuses of forgotten pods, and the loaded statuses of pods for which
+// keep returns false. keep should return false for pods that were removed while no agent was
+// running. RemoveOrphans returns all errors, joined. The next call retries failed deletions.
 func (s *Saved) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) error {
 	s.mu.Lock()
 	var found []types.UID
@@ -164,7 +164,7 @@ func (s *Saved) Publish(ctx context.Context, change Change) error {
 	body = append(body, '\n')
 	hash := sha256.Sum256(body)
 	s.mu.Lock()
-	delete(s.found, change.Pod.UID) // the new status replaces it
+	delete(s.found, change.Pod.UID) // the new status replaces the loaded status
 	delete(s.forgotten, change.Pod.UID)
 	_ = s.deleteForgotten(ctx) // failures are retried, and RemoveOrphans returns them
 	before, known := s.stored[change.Pod.UID]
@@ -206,8 +206,8 @@ func (s *Saved) Forget(uid types.UID) {
 	s.forgotten[uid] = true
 }
 
-// savedKey returns the key of a pod's status. It escapes the UID, so that the key cannot be
-// another path.
+// savedKey returns the key of a pod's status. It escapes the UID, because a UID with slashes would
+// make the key a path to another folder.
 func savedKey(uid types.UID) string {
 	return savedPrefix + url.PathEscape(string(uid)) + savedSuffix
 }

@@ -24,9 +24,10 @@ var ErrNoSandbox = errors.New("the pod has no sandbox yet")
 const replacedRecordName = "replaced-sandbox"
 
 // Restart requests a restart of the pod. The next sync stops the pod within its
-// grace period, and starts all containers of the pod in a new sandbox, whatever
-// their restart policies are. The restart ends the back-offs of the containers
-// and of the sandbox. status is the current state of the pod in the runtime. If
+// grace period, and starts its init and regular containers in a new sandbox,
+// whatever their restart policies are. Ephemeral containers that have run are
+// not started again. The restart ends the back-offs of the containers and of
+// the sandbox. status is the current state of the pod in the runtime. If
 // [Config].State is set, a restarted agent completes the restart. The error is
 // [ErrNoSandbox] if the status has no sandbox.
 func (r *Runner) Restart(ctx context.Context, pod *corev1.Pod, status *podcache.Status) error {

@@ -45,15 +45,15 @@ func (m manifest) uid() types.UID {
 	return m.pod.UID
 }
 
-// kind returns the kind with a trailing space. Names are unique within a kind.
+// kind returns the kind. Names are unique within a kind.
 func (m manifest) kind() string {
 	switch m.object.(type) {
 	case *corev1.ConfigMap:
-		return "ConfigMap "
+		return "ConfigMap"
 	case *corev1.Secret:
-		return "Secret "
+		return "Secret"
 	default:
-		return "Pod "
+		return "Pod"
 	}
 }
 

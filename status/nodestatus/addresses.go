@@ -23,7 +23,8 @@ type Addresses struct {
 	// NodeIPs selects. The zero Addr means unknown.
 	Default netip.Addr
 	// ExternalCloudProvider means that a cloud controller sets the addresses. The agent sets
-	// them only while the status has no addresses.
+	// them only while the status has no addresses. If NodeIPs is empty, the agent then sets only
+	// the host name.
 	ExternalCloudProvider bool
 }
 

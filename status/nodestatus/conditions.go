@@ -17,8 +17,8 @@ import (
 // A restart of the runtime takes less time.
 const runtimeGrace = 30 * time.Second
 
-// Problems are the reasons, in addition to problems of the runtime, for which a node is not
-// ready.
+// Problems are the problems that the condition Ready shows, in addition to problems of the
+// runtime. Every problem except Warning makes the node not ready.
 type Problems struct {
 	// Health are the failed health checks of the agent, such as "PLEG is not healthy: …".
 	Health []string

@@ -3,7 +3,7 @@
 //
 // # What it does
 //
-// [Next] computes a [corev1.NodeStatus] from [Facts] and the previous status: capacity and
+// [Next] computes a [corev1.NodeStatus] from [Facts] and the previous status. It sets capacity and
 // allocatable resources, addresses, images, the description of the machine, the runtime and its
 // handlers, and the conditions MemoryPressure, DiskPressure, PIDPressure and Ready. Reasons,
 // messages, order and rounding are those of kubelet 1.36. [Allocatable] and [Images] compute
@@ -17,7 +17,7 @@
 //
 // # What you supply
 //
-// Facts, which are plain values: each field documents what an unset value means. Fields of the
+// Facts, which are plain values. Each field documents what an unset value means. Fields of the
 // status that no fact determines keep their previous values: volumes in use and attached, the
 // configuration, declared features, and the conditions and resources of other writers. A
 // program that sets more fields sets them before it calls [ReportDue]:
@@ -34,9 +34,10 @@
 //     network.
 //  2. Arguments are neither modified nor shared with a result.
 //  3. The transition time of a condition changes only with its status.
-//  4. Unknown is not empty: a missing fact changes nothing in the status. There are two
-//     exceptions: cpu and memory become 0 if the machine could not be measured, and the images
-//     in the status are always those in the facts.
+//  4. Unknown is not empty: a missing fact changes nothing in the status. There are three
+//     exceptions: cpu and memory become 0 if the machine could not be measured, the node is not
+//     ready while the state of the runtime is unknown, and the images in the status are always
+//     those in the facts.
 //  5. Allocatable quantities are at least 0.
 //  6. If a status is computed again from the same facts, its report is not due before the period
 //     is over. There is one exception: when the ReadyAt of the runtime is 30 s old, the node

@@ -26,8 +26,8 @@ type Facts struct {
 	// Reserved are the resources that pods cannot use: systemReserved, kubeReserved and the
 	// hard eviction thresholds.
 	Reserved []corev1.ResourceList
-	// NoLocalStorageIsolation is the same as localStorageCapacityIsolation: false in the kubelet.
-	// The node can then be ready without ephemeral-storage in its capacity.
+	// NoLocalStorageIsolation is true if a kubelet's setting localStorageCapacityIsolation would
+	// be false. The node can then be ready without ephemeral-storage in its capacity.
 	NoLocalStorageIsolation bool
 
 	// Info describes the machine and the agent. An empty field means unknown, and the previous
@@ -45,10 +45,10 @@ type Facts struct {
 	// Images are the images on the node: see [Images].
 	Images []corev1.ContainerImage
 
-	// Pressure contains the pressure conditions that are True: MemoryPressure, DiskPressure,
-	// PIDPressure.
+	// Pressure contains those of the conditions MemoryPressure, DiskPressure and PIDPressure that
+	// are True.
 	Pressure []corev1.NodeConditionType
-	// Problems make the node not ready.
+	// Problems are the problems that the condition Ready shows.
 	Problems Problems
 }
 
@@ -128,8 +128,8 @@ func runtimeVersion(text string) string {
 	return v.String()
 }
 
-// setRuntime sets the features of the runtime and its handlers. The previous values are kept
-// until the runtime is ready.
+// setRuntime sets the handlers and the features of the runtime. While the runtime is not ready,
+// the previous values are kept.
 func setRuntime(s *corev1.NodeStatus, answer *runtimeapi.StatusResponse) {
 	if c := runtimeCondition(answer, runtimeapi.RuntimeReady); !c.GetStatus() {
 		return
