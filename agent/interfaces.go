@@ -61,8 +61,9 @@ type NodeRuntime interface {
 // Pods of the source named "api" ([podspec.SourceAPI]) behave as pods of an API server: if
 // admission refuses such a pod, its phase becomes Failed, and it never runs. Pods of all other
 // sources are static pods: if admission refuses a static pod, the agent tries again when the node
-// has changed. If [Config].StaticPods is [CriticalStaticPods], static pods are critical. The agent
-// stops a pod that has a deletion timestamp. A source must not return mirror pods.
+// has changed or another pod has ended. If [Config].StaticPods is [CriticalStaticPods], static pods
+// are critical. The agent stops a pod that has a deletion timestamp. A source must not return mirror
+// pods.
 //
 // A pod must have a UID, a namespace, a name and at least one container. The UID and all names must
 // be valid in an API server. The agent ignores an invalid pod, and the check "sources" of

@@ -144,9 +144,9 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	return m.pass(ctx, scope{})
 }
 
-// DeleteAllUnusedContainers runs one pass that also removes all dead containers and unused
-// sandboxes of terminated pods. Call it when the node needs disk space. Until every pod source
-// has been read, it removes nothing and returns [ErrNotReady].
+// DeleteAllUnusedContainers runs one pass that also removes all unused sandboxes and, after
+// MinAge, all dead containers of terminated pods. Call it when the node needs disk space. Until
+// every pod source has been read, it removes nothing and returns [ErrNotReady].
 func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
 	res, err := m.pass(ctx, scope{allUnused: true})
 	if err == nil && res.Plan.NotReady {
@@ -251,7 +251,7 @@ func (m *Manager) plan(ctx context.Context, s scope) (plan Plan, decided bool, e
 }
 
 // snapshot returns the containers and sandboxes in the runtime. The caller may modify the
-// result.
+// containers in the result.
 func (m *Manager) snapshot(ctx context.Context) (Snapshot, error) {
 	if m.cfg.Snapshot == nil {
 		return list(ctx, m.cfg.Runtime)

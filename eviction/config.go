@@ -33,8 +33,8 @@ type ImageGC interface {
 
 // ContainerGC deletes containers.
 type ContainerGC interface {
-	// DeleteAllUnusedContainers deletes dead containers, including the dead containers of
-	// terminated pods that still exist, and returns when they are deleted.
+	// DeleteAllUnusedContainers deletes dead containers, including those of pods that have
+	// terminated but are not deleted yet, and returns when the containers are deleted.
 	DeleteAllUnusedContainers(ctx context.Context) error
 }
 
@@ -92,15 +92,15 @@ type Config struct {
 	Waker Waker
 
 	// MinInterval and MaxInterval limit the time between two evaluations, which depends on
-	// how soon a threshold can be reached. For 3 s after a wake-up, this time is at most
-	// 50 ms. Defaults 100 ms and 10 s.
+	// how soon a threshold can be reached. For 3 s after a wake-up, the time is at most
+	// 50 ms, even if MinInterval is longer. Defaults 100 ms and 10 s.
 	MinInterval, MaxInterval time.Duration
 	// LimitsPeriod is the time between two checks of local storage limits.
 	// Default 10 s.
 	LimitsPeriod time.Duration
 	// KillRetry is the minimum time between a failed kill of a pod and the next attempt to
-	// evict the pod. After this time, the pod is still the last in the eviction order.
-	// Default 10 s.
+	// evict the pod. After this time, the pod may be evicted again, but only after all other
+	// pods. Default 10 s.
 	KillRetry time.Duration
 	// EventPeriod is the minimum time between two [EvictionThresholdMet] events for one
 	// resource. Default 10 s, as in the kubelet.
@@ -109,8 +109,9 @@ type Config struct {
 	// Node is the object of events about the node. If nil, these events are not recorded.
 	// Optional.
 	Node runtime.Object
-	// Events records events. If AnnotatedEvents is set, it records the events with the
-	// reason [Reason] instead, with the kubelet's annotations. Both are optional.
+	// Events records events. If AnnotatedEvents is set, then AnnotatedEvents records the
+	// events whose reason is [Reason], with the kubelet's annotations, and Events does not
+	// record them. Both are optional.
 	Events          EventRecorder
 	AnnotatedEvents AnnotatedEventRecorder
 

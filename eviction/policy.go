@@ -61,7 +61,7 @@ type Policy struct {
 	// than their limits allow.
 	IgnoreLocalStorageLimits bool
 	// IgnorePartialPodLimits disables the check of the usage of a whole pod if one of its
-	// containers has no limit. The kubelet, and this package by default, compares the
+	// regular containers has no limit. The kubelet, and this package by default, compares the
 	// usage of the whole pod with the sum of the limits that are set.
 	IgnorePartialPodLimits bool
 }

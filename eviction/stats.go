@@ -195,8 +195,8 @@ type Waker interface {
 	// calls Watch again after [Config.MaxInterval]. Watch must not call wake after it has
 	// returned.
 	//
-	// levels returns the present levels of all hard thresholds, for kernel interfaces that
-	// need a level to watch. Watch may call levels at any time. The result changes when
-	// the node's capacity changes.
+	// levels returns the present levels of the hard thresholds with a valid observation,
+	// for kernel interfaces that need a level to watch. Watch may call levels at any time. The
+	// result changes when the node's capacity changes.
 	Watch(ctx context.Context, levels func() []Level, wake func(reason string)) error
 }

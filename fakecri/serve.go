@@ -45,7 +45,7 @@ func (n *Node) Serve(ctx context.Context, lis net.Listener) error {
 	return nil
 }
 
-// remote marks the contexts of calls that came over gRPC.
+// remote marks the contexts of unary calls that came over gRPC.
 type remote struct{}
 
 func markRemote(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

@@ -145,7 +145,7 @@ func (n *Node) open(c *container, p Port) error {
 }
 
 // health reports whether a container is running and whether it is healthy, for a probe. A program
-// that has recently exited may still have open connections, so the container may not be running.
+// that has recently exited may still have open connections, so a probe can find it not running.
 func (n *Node) health(c *container) (running, healthy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -48,8 +48,8 @@ type Config struct {
 	// Optional.
 	FS FS
 	// RuntimeClassInImageCriAPI is the kubelet's feature gate of that name. If it is set, a
-	// container protects only the image that was pulled for its runtime handler, not images
-	// with the same id for other handlers.
+	// container with a runtime handler does not protect an image that was pulled for another
+	// handler, even if both images have the same id.
 	RuntimeClassInImageCriAPI bool
 	// Policy configures when images are deleted. The zero Policy has the kubelet's
 	// defaults.
@@ -92,7 +92,8 @@ type Observer struct {
 	// These are the labels of kubelet_image_garbage_collected_total, which counts the
 	// deletions without an error.
 	Removed func(image Image, reason Reason, took time.Duration, err error)
-	// Measured is called after each measurement of the filesystem.
+	// Measured is called after each valid measurement of the filesystem, except the first
+	// measurement of DeleteUnusedImages.
 	Measured func(Usage)
 	// Collected is called at the end of each pass that may delete images.
 	Collected func(Result, error)

@@ -55,10 +55,10 @@
 //     least once per Period and when [Manager.Run] ends. Images whose age is lost count as
 //     new. Setting the clock does not make an image older, even during a restart.
 //  6. AfterGC is called with the images that the runtime lists after the deletions, even
-//     if some deletions have failed. If listing the images fails, the next pass calls
-//     AfterGC.
-//  7. ContainerStatus is called once for each container. Only a failed call is repeated,
-//     after 1 min, 2 min and so on up to 1 h.
+//     if some deletions have failed. If listing the images fails, the next pass that may
+//     delete images calls AfterGC.
+//  7. ContainerStatus is called once for each container, and again if the image in its list
+//     entry changes. A failed call is repeated after 1 min, 2 min and so on up to 1 h.
 //
 // Leases end with the process: a caller that needs a lease after a restart must acquire it
 // again before the first pass that may delete images. One race remains: within the 5 s

@@ -13,7 +13,7 @@ import (
 )
 
 // imageUsers records which images containers use. The images in the status of a container
-// are cached as long as the container is listed, so that each container is inspected once.
+// are cached as long as the container is listed with the same image.
 // Only one pass at a time uses imageUsers.
 type imageUsers struct {
 	byHandler  bool                    // images of different runtime handlers are different images

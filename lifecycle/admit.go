@@ -46,9 +46,9 @@ type PodAdmitResult struct {
 	Reason, Message string
 }
 
-// AdmitHandler decides whether a pod may start or be resized on this node.
-// Callers may call Admit concurrently for several pods. An implementation that
-// does not support concurrent calls must document this.
+// AdmitHandler decides whether a pod may start or be resized on this node. An
+// implementation must either support concurrent calls of Admit or document that
+// it does not support them.
 type AdmitHandler interface {
 	Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult
 }

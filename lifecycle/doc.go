@@ -57,7 +57,8 @@
 //  5. A container that can't be stopped does not block the containers that wait
 //     for it.
 //  6. The output of a hook is never part of an event. The HookRunner redacts
-//     the output and cuts it to a limit before it records or returns it.
+//     the output and cuts it to a limit before it records or returns it. It
+//     does not redact the error of an [ExecRunner].
 //  7. The delay after the n-th restart in a row is Initial doubled n-1 times,
 //     at most Max. [Backoff.Until] and [Backoff.Delay] do not change the delay.
 //     If the system clock is stepped while a container runs or waits, the

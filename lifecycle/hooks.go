@@ -83,7 +83,7 @@ type HookResult struct {
 // HookInfo describes a hook to a [HookObserver].
 type HookInfo struct {
 	Hook
-	// Result and Elapsed are set when the hook has ended.
+	// Result and Elapsed are set only in calls of Ended.
 	Result  HookResult
 	Elapsed time.Duration
 }
@@ -95,7 +95,7 @@ type HookObserver struct {
 	// Started is called before each run of a hook, and Ended after it. They are
 	// also called if the hook is not started because its deadline has passed,
 	// its container has ended, or the context is done. They are not called if
-	// the container does not have the hook.
+	// the container does not have the hook or the Hook is invalid.
 	Started, Ended func(HookInfo)
 	// HTTPFallback is called when an HTTPS hook succeeded in plain HTTP
 	// (kubelet_lifecycle_handler_http_fallbacks_total).

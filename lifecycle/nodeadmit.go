@@ -100,11 +100,11 @@ func NewNodeHandler(cfg NodeConfig) (*NodeHandler, error) {
 }
 
 // Admit decides by [FitsOS], [FitsGroupsPolicy] and [FitsAll], and returns the
-// first reason for a rejection. If a critical pod would be rejected only
-// because of resources, Admit first kills the victims that [PlanPreemption]
-// selects among the other pods, one after the other. If [NodeConfig.Preempt] is
-// set and a critical pod would also be rejected for another reason, Admit kills
-// no pod, and returns the first reason that is not a resource.
+// first reason for a rejection. If [NodeConfig.Preempt] is set and a critical
+// pod would be rejected only because of resources, Admit first kills the
+// victims that [PlanPreemption] selects among the other pods, one after the
+// other. If that pod would also be rejected for another reason, Admit kills no
+// pod, and returns the first reason that is not a resource.
 func (h *NodeHandler) Admit(ctx context.Context, attrs PodAdmitAttributes) PodAdmitResult {
 	pod := attrs.Pod
 	if pod == nil {

@@ -41,11 +41,12 @@ var ErrTermination = errors.New("a Termination needs Deadline, Stop, and exactly
 
 // Terminate stops the containers of the plan in order. It returns when each
 // container has ended or could not be stopped; the errors are joined. Before
-// Terminate stops a container, it waits for the containers in the After list of
-// the container's step. The wait ends when each of them has ended or could not
-// be stopped, at the latest at the deadline. The container then has the time
-// until the deadline to end, at least [MinimumStopGrace]. A termination that
-// starts before the deadline therefore ends at most 2 s after the deadline.
+// Terminate stops a container, it runs the container's preStop hook, and waits
+// for the containers in the After list of the container's step. The wait ends
+// when each of these containers has ended or could not be stopped, at the latest
+// at the deadline. The container then has the time until the deadline to end, at
+// least [MinimumStopGrace]. A termination that starts before the deadline
+// therefore ends at most 2 s after the deadline.
 //
 // If ctx is done, Terminate cancels the running calls of PreStop and Stop, waits
 // until they have returned, and returns ctx's error for each container that was

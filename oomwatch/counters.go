@@ -26,7 +26,8 @@ type CountersConfig struct {
 	// every cgroup of the machine. The cgroup need not exist yet. Required.
 	Parent string
 	// VMStat is the file with the kernel's count of all kills, by default /proc/vmstat.
-	// The cgroups are read only when this count has risen or cannot be read.
+	// After the first read, the cgroups are read again only when this count has risen (twice
+	// for each rise) or cannot be read, or when the last read has failed.
 	VMStat string
 	// Period is the time between two reads of VMStat. Default 1 s.
 	Period time.Duration
@@ -100,9 +101,9 @@ func (c *Counters) Name() string { return "cgroup" }
 func (c *Counters) Position() Position { return Position{} }
 
 // Watch reads the kernel's count of all kills every Period until ctx is done. When the
-// count has risen, it reads the cgroups. Kills from before the first read are not
-// reported; cgroups that are created later start at zero. When Watch is called again, it
-// continues where it stopped. It must not be called concurrently.
+// count has risen, it reads the cgroups: see [CountersConfig].VMStat. Kills from before the
+// first read are not reported; cgroups that are created later start at zero. When Watch is
+// called again, it continues where it stopped. It must not be called concurrently.
 func (c *Counters) Watch(ctx context.Context, _ Position, emit func(Observation)) error {
 	if !exists(filepath.Join(c.cfg.Mount, "cgroup.controllers")) && !exists(filepath.Join(c.cfg.Mount, "memory.usage_in_bytes")) {
 		return fmt.Errorf("watch the counters of cgroups: no memory controller in %s", c.cfg.Mount)
@@ -139,10 +140,11 @@ func (c *Counters) killCount() (n uint64, ok bool) {
 	return count(string(content), "oom_kill"), err == nil && strings.Contains(string(content), "\noom_kill ")
 }
 
-// Look reads all counters once and emits an Observation for each counter that has risen
-// since the last call. If a read fails with an error that may be temporary, Look emits
-// nothing, and the next call emits all rises since the last successful call. Look is a
-// single step of Watch, for callers with their own schedule.
+// Look reads all counters once and emits Observations of the kills since the last call. A
+// kill in a cgroup is not emitted again for the cgroups above it, whose counters also rise.
+// If a read fails with an error that may be temporary, Look emits nothing, and the next call
+// emits all kills since the last successful call. Look is a single step of Watch, for callers
+// with their own schedule.
 func (c *Counters) Look(emit func(Observation)) {
 	now := c.cfg.Clock.Now()
 	all, err := c.read(path.Clean(c.cfg.Parent))

@@ -117,10 +117,11 @@
 //     for the log, which drifts.
 //
 // [Counters] polls. Every second, it reads the file in which the kernel counts all kills,
-// including kills at cgroup limits. It reads the cgroups only when this count rises. On
-// cgroup v2, inotify would report a kill up to a second earlier, but the log does so
-// anyway. On v1, the eventfd of memory.oom_control does not help, because the kernel also
-// signals the eventfds of all cgroups below the cgroup that ran out of memory.
+// including kills at cgroup limits. It reads the cgroups at the start, and twice after
+// each rise of this count. On cgroup v2, inotify would report a kill up to a second
+// earlier, but the log does so anyway. On v1, the eventfd of memory.oom_control does not
+// help, because the kernel also signals the eventfds of all cgroups below the cgroup that
+// ran out of memory.
 //
 // # Testing your code with it
 //

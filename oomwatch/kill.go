@@ -71,8 +71,9 @@ type Kill struct {
 	ContainerID string
 	// Victim is the process that the kernel chose.
 	Victim
-	// Victims are all killed processes of a group kill, including the chosen process, in
-	// the order of the log. It is nil for other kinds.
+	// Victims are the killed processes of a group kill, in the order of the log. The chosen
+	// process is missing if it was already reported as a kill of its own. Victims is nil for
+	// other kinds.
 	Victims []Victim
 	// Kills is the number of processes killed. It may exceed the number of known victims
 	// if only counters report the kill.

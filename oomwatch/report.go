@@ -46,8 +46,8 @@ type ReporterConfig struct {
 	// may have one more event in each period Every. The defaults are 5 and 1 min.
 	Burst int
 	Every time.Duration
-	// Suppressed is called for each kill about which no event was recorded because of
-	// Burst. Optional.
+	// Suppressed is called for each kill about which no OOMKilled event was recorded
+	// because of Burst. Optional.
 	Suppressed func(Kill)
 	// Clock is the time source. Default the system clock.
 	Clock clock.PassiveClock
@@ -99,8 +99,9 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 }
 
 // Report records the events about a kill. If the machine was out of memory, it records
-// SystemOOM about the node, with the kubelet's text. If the kill affected a known pod, it
-// records OOMKilled about the pod. Report can be used as [Config.Handler].
+// SystemOOM about the node, with the kubelet's text. If the kill affected a known pod that
+// may have another event, it records OOMKilled about the pod. Report can be used as
+// [Config.Handler].
 func (r *Reporter) Report(_ context.Context, kill Kill) {
 	if isSystem(kill) {
 		r.cfg.Events.Eventf(r.cfg.Node, corev1.EventTypeWarning, SystemOOM, "%s", systemMessage(kill))

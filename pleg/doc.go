@@ -39,8 +39,8 @@
 //
 // # What you supply
 //
-// You supply a [Runtime], whose four methods any CRI client has, a cache that no other code
-// writes, and a handler. The generator calls the handler during the pass, with one event at
+// You supply a [Runtime], a cache that no other code writes, and a handler. Any CRI client
+// has the four methods of a Runtime. The generator calls the handler during the pass, with one event at
 // a time, so the handler should record the pod and return. [Generator.Watch] returns a
 // channel of events as an alternative; the handler may then do nothing. For each channel
 // the generator stores at most one unread event per pod. A slow reader thus misses no
@@ -67,14 +67,14 @@
 //     are delayed in only one case: if MaxInspections inspections hang at the same time,
 //     further inspections wait until one of the hanging inspections fails after
 //     InspectTimeout. Even then the cache stays current for unchanged and absent pods.
-//  5. A failed list changes only the result of [Generator.Healthy]. A list that hangs fails
-//     after ListTimeout. If the list of all pods fails because it is too large, Run still
-//     relists pods one by one: see [ErrTooLarge].
+//  5. A failed list does not change the cache. Only a failed list of all pods affects
+//     [Generator.Healthy]. A list that hangs fails after ListTimeout. If the list of all pods
+//     fails because it is too large, Run still relists pods one by one: see [ErrTooLarge].
 //  6. The generator deletes the record of a removed pod after it has delivered the pod's
 //     last event and a global relist has confirmed the removal.
-//  7. Run merges the hints and requests of a pod. If more than eight pods are due, one
-//     global relist serves all of them. With a [Config].Lister, Run does a global relist if
-//     more than one pod is due. After Run has served hints or requests, it pauses before it
+//  7. Run merges the hints and requests of a pod. If more than eight pods are due (with a
+//     [Config].Lister: more than one), one global relist serves all of them, unless the last
+//     global relist failed. After Run has served hints or requests, it pauses before it
 //     serves more. The pause is three times as long as the relists took, but at most 100 ms.
 //     Relists that take less than 33 ms thus use at most a quarter of the time.
 //  8. [Generator.RelistPod] and [Generator.RequestRelist] always cause a list that begins

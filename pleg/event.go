@@ -28,7 +28,8 @@ const (
 	ContainerChanged EventType = "ContainerChanged"
 	// PodSync means that the pod was inspected again and that no container has started,
 	// died or been removed. The cause is a request, an earlier inspection that failed, or
-	// a status that contradicted the list.
+	// a status that contradicted the list. A channel of [Generator.Watch] also delivers a
+	// PodSync in place of merged events of different types.
 	PodSync EventType = "PodSync"
 )
 
@@ -36,7 +37,8 @@ const (
 type Event struct {
 	PodUID types.UID
 	Type   EventType
-	// ContainerID is the CRI ID of the container or sandbox, empty for PodSync.
+	// ContainerID is the CRI ID of the container or sandbox. It is empty for a PodSync and
+	// for merged events of several containers.
 	ContainerID string
 }
 
@@ -80,8 +82,8 @@ func (g *Generator) notifyWatchers(e Event) {
 	}
 }
 
-// merge returns an event with the fields that are equal in a and b. If the types differ,
-// the type is PodSync.
+// merge merges two events of a pod. If their types differ, the result is a PodSync without a
+// ContainerID. If only the ContainerIDs differ, the result has no ContainerID.
 func merge(a, b Event) Event {
 	switch {
 	case a.Type != b.Type:

@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// maxPodRelists is the maximum number of pods that Run relists one by one. For more
-	// pods, a global relist costs the runtime less. With a [Config].Lister, which decodes
-	// only changed items, a global relist costs less than the relists of two pods.
+	// maxPodRelists is the maximum number of pods that Run relists one by one, unless the
+	// last global relist failed. For more pods, a global relist costs the runtime less. With
+	// a [Config].Lister, which decodes only changed items, a global relist costs less than
+	// the relists of two pods.
 	maxPodRelists = 8
 	// pauseFactor is the length of the pause after relists for hints or requests, in
 	// multiples of the duration of these relists. During the pause hints and requests

@@ -207,8 +207,8 @@ func (g *Generator) streamOpened() {
 	g.loop.Trigger()
 }
 
-// recordEvent records the hint of an event. It ignores the statuses in the event, which
-// may be minutes old.
+// recordEvent records the hint of an event. It ignores the states in the event, which may
+// be minutes old.
 func (g *Generator) recordEvent(e *runtimeapi.ContainerEventResponse) {
 	uid, ours := podOf(e, g.cfg.LabelSelector)
 	now := g.cfg.Clock.Now()

@@ -62,8 +62,8 @@ func New() *Cache {
 
 // Get returns the newest status of the pod, however old it is. It never blocks. If the last
 // inspection failed, Get returns its error and the status that the writer stored with the
-// error, usually the last known status. For an unknown pod Get returns a Status that has only
-// the UID, never nil.
+// error, usually the last known status. For a pod that is not in the cache, Get returns a
+// Status that has only the UID, never nil.
 func (c *Cache) Get(uid types.UID) (*Status, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

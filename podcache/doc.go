@@ -56,7 +56,7 @@
 //   - The kubelet does not record when it observed that a pod was missing; here the cache
 //     keeps that time until the global time has reached it.
 //   - Here UpdateTime can exclude pods. The kubelet calls UpdateTime only after it has
-//     inspected every pod, so a pod whose inspection hangs delays all other pods.
+//     inspected every changed pod, so a pod whose inspection hangs delays all other pods.
 //   - The kubelet's cache does not report whether a reader waits; here it does, so that the
 //     writer can list the runtime less often while no reader waits.
 //   - After a failed inspection the kubelet has only the error; here the writer also stores

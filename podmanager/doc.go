@@ -108,7 +108,7 @@
 //     mirror; ours leaves them to the API server.
 //   - If the mirror exists already, the kubelet compares the hash of the empty object that
 //     is returned with the error, so it reports an error each time; ours gets the existing
-//     pod, and succeeds if that pod is a mirror with the same hash.
+//     pod, and succeeds if that pod is a mirror with the same hash and is not being deleted.
 //   - The kubelet's mirror client deletes any pod by name; ours refuses to delete a pod
 //     that is not a mirror or has no UID.
 //   - The kubelet logs that a mirror could not be deleted, and reports success; ours
@@ -125,8 +125,8 @@
 //   - If the mirror to be replaced does not exist any more, or a newer pod has its name,
 //     the kubelet waits for the next sync of the pod; ours tries to create the new mirror at
 //     once.
-//   - Ours treats a mirror as an orphan if the pod with the same name is not static; the
-//     kubelet keeps that mirror.
+//   - Our PlanMirrors treats a mirror as an orphan if the pod with the same name is not
+//     static; the kubelet keeps that mirror.
 //   - The kubelet does not sync a finished pod, so it does not create the mirror again
 //     after a client has deleted the mirror; ours creates the mirror again, because it
 //     plans mirrors independently of syncs.

@@ -33,12 +33,12 @@ type Change struct {
 // MergeConfig configures a [Merge].
 type MergeConfig struct {
 	// Sources are the names of the sources, such as [podspec.SourceFile]. Pods of every source
-	// except [podspec.SourceAPI] are static. If several sources define the same pod, and the
-	// pod was not in the previous [Change], Merge uses the pod of the source that comes first
-	// in this list. Required.
+	// except [podspec.SourceAPI] are static. If a source no longer defines a pod and several
+	// other sources define it, Merge uses the pod of the source that comes first in this list.
+	// Required.
 	Sources []string
 	// Handler is called for the first Set of each source, with or without pods, and for
-	// each later Set that changes the merged pods. It runs in the goroutine that called
+	// each later Set that results in operations. It runs in the goroutine that called
 	// Set; other calls of Set wait until it has returned. It must not call Set. Required.
 	Handler func(ctx context.Context, change Change)
 	// Logger receives a line for each operation, and for each conflict when it appears and

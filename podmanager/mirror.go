@@ -175,7 +175,7 @@ func mirrorOf(static *corev1.Pod, hash string, owner metav1.OwnerReference) *cor
 // It returns nil if the mirror no longer exists, even if another client deleted the
 // mirror.
 //
-// It returns an error if the pod is not a mirror or has no UID.
+// It returns an error if the pod is not a mirror or has no UID, or if the request fails.
 func (c *MirrorClient) Delete(ctx context.Context, mirror *corev1.Pod) error {
 	if err := c.delete(ctx, mirror); err != nil {
 		return fmt.Errorf("delete mirror pod %s: %w", nameOf(mirror), err)

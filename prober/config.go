@@ -111,7 +111,8 @@ type RedirectPolicy uint8
 
 // The redirect policies.
 const (
-	// FollowOnHost follows up to ten redirects to the same host, like the kubelet.
+	// FollowOnHost follows redirects to the same host, like the kubelet. The tenth redirect
+	// of a run is a failure.
 	FollowOnHost RedirectPolicy = iota
 	// FollowNone follows no redirect. The redirect is then the response that the probe
 	// evaluates.
@@ -226,8 +227,8 @@ type Run struct {
 	Err error
 }
 
-// Observer contains optional callbacks. They are called concurrently by the goroutines
-// that run probes, and must not block.
+// Observer contains optional callbacks. They are called concurrently, by the goroutines
+// that run probes and by methods that remove probes. They must not block.
 type Observer struct {
 	// RunFinished is called after each run that was not cancelled. With Kind and
 	// Outcome as labels it provides the kubelet's prober_probe_total and

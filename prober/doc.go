@@ -105,8 +105,9 @@
 //     delay is 0, the first run here is immediately after the start of the container, and
 //     fails if the container does not listen yet. So a failureThreshold of 1 needs an
 //     initial delay or a startup probe.
-//   - When a startup probe succeeds, the other probes of the container run at once here; in
-//     the kubelet they run later, after a sync or at their next tick.
+//   - When a startup probe succeeds, the other probes of the container run at once here, if
+//     their initial delays are over; in the kubelet they run later, after a sync or at their
+//     next tick.
 //   - In the kubelet, generating the status of a pod can trigger a run, whose failure
 //     counts; here only [Manager.Trigger] triggers a run, and its failure does not count.
 //   - AddPod of the kubelet stops at the first probe that exists already, so a later probe

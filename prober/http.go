@@ -77,7 +77,7 @@ func (m *Manager) httpClient(ctx context.Context, r *run) *http.Client {
 	}
 }
 
-// maxRedirects is the maximum number of redirects that a run follows.
+// maxRedirects is the number of redirects at which a run fails.
 const maxRedirects = 10
 
 // evaluate returns the result for a response, with the kubelet's texts.

@@ -249,7 +249,8 @@ func (m *Manager) updateContainer(known *pod, container string, t *Target, now t
 	}
 }
 
-// adopt makes p a probe of a new container. It discards the state of the previous container.
+// adopt makes p a probe of a new container. It discards the state of the previous container,
+// except the history.
 func (m *Manager) adopt(p *probe, t *Target) {
 	p.interrupt()
 	p.command = nil

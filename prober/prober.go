@@ -73,8 +73,8 @@ type probe struct {
 	id         string
 	count      count
 	exited     bool
-	isFirstRun bool // no scheduled run for the current container has been counted
-	history    []Record
+	isFirstRun bool     // no scheduled run for the current container has been counted
+	history    []Record // also of earlier containers
 
 	// due is when the next run is due. eligible is when the initial delay is over; it is zero
 	// before the container runs. After Trigger, scheduledFor is the previous value of due.

@@ -71,7 +71,7 @@ func (m *Manager) step(ctx context.Context, p *probe) (Run, error) {
 		if err := context.Cause(ctx); err != nil {
 			return Run{}, fmt.Errorf("probe cancelled: %w", err)
 		}
-		return Run{}, fmt.Errorf("probe cancelled, the container was removed or replaced, or has exited: %w", ErrNotRunnable)
+		return Run{}, fmt.Errorf("probe cancelled because the container was removed or replaced, or has exited: %w", ErrNotRunnable)
 	}
 	m.cfg.Observer.RunFinished(result)
 	if m.isRemoved(p) { // p was removed during the run: Removed must follow the last RunFinished

@@ -252,7 +252,7 @@ func (g *generator) devices(st, old *corev1.ContainerStatus) {
 // a termination, that termination becomes the last termination.
 func (g *generator) showWaiting(st *corev1.ContainerStatus, c *corev1.Container, k kind) {
 	why, ok := g.Waiting[c.Name]
-	if !ok && g.Restarting[c.Name] && st.State.Terminated != nil {
+	if !ok && g.isRestarting(c, k) && st.State.Terminated != nil {
 		why, ok = corev1.ContainerStateWaiting{Reason: ReasonPodRestarting, Message: podRestarting}, true
 	}
 	if !ok || !g.mayStart(st, c, k) {
@@ -264,6 +264,12 @@ func (g *generator) showWaiting(st *corev1.ContainerStatus, c *corev1.Container,
 	st.State = corev1.ContainerState{Waiting: &why}
 }
 
+// isRestarting reports whether a requested restart of the pod starts c again. It does not start
+// ephemeral containers again.
+func (g *generator) isRestarting(c *corev1.Container, k kind) bool {
+	return g.Restarting[c.Name] && k != ephemeral
+}
+
 // mayStart reports whether c may be started, for the first time or again.
 func (g *generator) mayStart(st *corev1.ContainerStatus, c *corev1.Container, k kind) bool {
 	switch end := st.State.Terminated; {
@@ -271,7 +277,7 @@ func (g *generator) mayStart(st *corev1.ContainerStatus, c *corev1.Container, k 
 		return false
 	case end == nil:
 		return true
-	case g.Restarting[c.Name]:
+	case g.isRestarting(c, k):
 		return true
 	case k == ephemeral, k == plainInit && end.ExitCode == 0:
 		return false

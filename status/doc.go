@@ -91,7 +91,7 @@
 //
 //   - After a back-off, the termination of a container is shown only as the state; the kubelet
 //     also shows this termination as the last termination.
-//   - The field LastTerminationState always contains a termination; the kubelet also shows a
+//   - The field LastTerminationState shows only terminations; the kubelet also shows a
 //     predecessor there that is running, was only created or is in an unknown state.
 //   - A container in an unknown state that was reported as terminated stays terminated; the
 //     kubelet shows it as waiting from the second report on, as if it had never run.

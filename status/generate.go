@@ -34,11 +34,11 @@ type Input struct {
 	Terminal bool
 	// Waiting contains, by container name, why a container that should be started is not
 	// running: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on. An entry has
-	// no effect if the container runs or must not run again.
+	// no effect if the container is running or must not be started.
 	Waiting map[string]corev1.ContainerStateWaiting
 	// Restarting contains the names of containers that a requested restart of the pod starts
-	// again, whatever their restart policies are. Optional. An implementation is the method
-	// Restarting of podrunner.Runner.
+	// again, whatever their restart policies are. The names of ephemeral containers are
+	// ignored. Optional. An implementation is the method Restarting of podrunner.Runner.
 	Restarting map[string]bool
 	// TerminationMessage returns the termination message of a container that has exited. The
 	// message is appended to the message in the runtime's status. Optional. An implementation

@@ -9,9 +9,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// setIPs sets the addresses of host and pod. A terminated pod keeps its addresses, also after a
-// restart of the agent. A pod whose state in the runtime is unknown or stale also keeps its
-// addresses. For a pod on the host network, there are two more rules:
+// setIPs sets the addresses of host and pod. If the runtime reports no address, these pods keep
+// their addresses: a terminated pod, also after a restart of the agent, and a pod whose state in
+// the runtime is unknown or stale. For a pod on the host network, other rules apply:
 //
 //   - If the runtime reports no address, the pod has the addresses of the node. If these are
 //     unknown, the pod keeps its previous addresses.

@@ -70,7 +70,8 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 //     belong to the kept phase are stored with it;
 //   - the start time never changes after it was set; if it is not set, it becomes the
 //     current time;
-//   - a condition's transition time changes only with its status;
+//   - the transition time of the node's conditions, except resize conditions, changes only
+//     with their status;
 //   - the observed generation is the pod's, and never decreases;
 //   - the status is normalized (see [Normalize]).
 //

@@ -18,8 +18,9 @@ import (
 //     it explains. Otherwise a DisruptionTarget in pod is copied, because other writers may
 //     set it too;
 //   - mayRun means that the pod may still have running containers. Merge then omits a new
-//     terminal phase, because other components would reuse the pod's resources. The rest of
-//     the reported status is published, and held is true;
+//     terminal phase, with its reason and message, because other components would reuse the
+//     pod's resources. The rest of the reported status is published. held is true if a phase
+//     was omitted;
 //   - a terminal phase in the API server is never changed;
 //   - a pod with a terminal phase is not Ready, and its condition ContainersReady is
 //     False.

@@ -64,6 +64,21 @@ func TestGenerate_RequestedRestart(t *testing.T) {
 	}
 }
 
+// A restart does not start ephemeral containers again, so an ephemeral container stays terminated.
+func TestGenerate_RequestedRestartWithEphemeralContainer(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"}, Spec: corev1.PodSpec{
+		Containers:          []corev1.Container{{Name: "main"}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+	}}
+	s := status.Generate(status.Input{
+		Pod: pod, Runtime: &podcache.Status{UID: "u", Containers: []*runtimeapi.ContainerStatus{exitedIn("main", "m0", 0), exitedIn("debug", "e0", 0)}},
+		Restarting: map[string]bool{"main": true, "debug": true},
+	})
+	require.NotNil(t, s.ContainerStatuses[0].State.Waiting)
+	require.NotNil(t, s.EphemeralContainerStatuses[0].State.Terminated)
+}
+
 // A failed init container of the replaced sandbox does not fail the pod, and a better reason for
 // waiting has precedence.
 func TestGenerate_RequestedRestartOfFailedInit(t *testing.T) {

@@ -68,8 +68,8 @@ type PublisherConfig struct {
 	Timeout time.Duration
 	// MinBackoff is the back-off after the first failed publication of a pod. The back-off
 	// doubles with each further failure, up to MaxBackoff. The Publisher shortens each wait by a
-	// random part of up to a half. If the API server sends a longer Retry-After, the Publisher
-	// waits at least that time. Default 500ms and 30s.
+	// random part of up to a half. If the API server sends a Retry-After, the Publisher waits at
+	// least that time and at least the full back-off. Default 500ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
 	// Reconcile is the time between two passes in which Run publishes the status of every pod to
 	// the sink again. This corrects changes by other writers even if the caller does not call

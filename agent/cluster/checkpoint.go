@@ -41,8 +41,8 @@ type stored struct {
 }
 
 // save stores the pods, their services and the runtime classes if one of these objects was added,
-// removed or changed since the last call. It ignores changes of a pod that do not change the pod's
-// generation, such as a new status.
+// removed or changed since the last successful call. It ignores changes of a pod that do not change
+// the pod's generation, such as a new status.
 func (c *checkpoint) save(ctx context.Context, pods []*corev1.Pod) {
 	if c.cfg.State == nil {
 		return

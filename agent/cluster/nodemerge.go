@@ -16,8 +16,9 @@ import (
 // mergeStatus returns the status to report. It merges api, the status in the API server, with own,
 // the status that the agent has computed. The rules for the fields are:
 //
-//   - conditions of types that the agent's status does not have are copied from api. The transition
-//     time of a condition in the agent's status changes only with the condition's status;
+//   - conditions of types that the agent's status does not have are copied from api. All
+//     other conditions are the agent's. Their transition time is copied from api if their field
+//     Status is the same there;
 //   - extended resources that the agent's status does not have are copied from api, because another
 //     client offers them. As in the kubelet, their whole capacity is allocatable;
 //   - VolumesAttached and Config are copied from api;

@@ -97,8 +97,8 @@ type Config struct {
 	// path does not exist.
 	SLIMetrics http.Handler
 	// NoDebugging disables the endpoints for debugging, as enableDebuggingHandlers: false does in
-	// the kubelet. The paths of streams, logs, running pods and profiles then respond that they are
-	// disabled. The paths /configz, /checkpoint, /statusz, /flagz and /debug/flags/v do not exist.
+	// the kubelet. The paths of streams, /run, logs, running pods and profiles then respond that they
+	// are disabled. The paths /configz, /checkpoint, /statusz, /flagz and /debug/flags/v do not exist.
 	NoDebugging bool
 	// Flags returns the flags of the program with their values, for /flagz. It must mask secret
 	// values. If Flags is nil, /flagz does not exist.

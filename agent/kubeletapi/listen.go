@@ -55,7 +55,7 @@ type connections struct {
 // connState is the state of a connection.
 type connState struct {
 	since   uint64 // number of the change that set the state
-	stream  bool   // the response is a stream
+	stream  bool   // the response is long: see Config.MaxStreams
 	reading bool   // net/http has read at least a part of a request, and has not called the handler
 }
 

@@ -151,7 +151,7 @@ func (s *Server) queryLogs(w http.ResponseWriter, r *http.Request, q *logQuery) 
 }
 
 // copyServiceLogs writes the logs of services. It reads the log of a service from the journal if
-// the journal has the service, and otherwise from a file.
+// the journal has the service, and otherwise from a file, but only if q has no options.
 func (s *Server) copyServiceLogs(ctx context.Context, w io.Writer, q *logQuery) {
 	var known strings.Builder
 	_ = s.cfg.Journal(ctx, &known, "--field", "_SYSTEMD_UNIT") // without a journal, every log is a file

@@ -72,8 +72,9 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 
 // RunHealth serves only /livez, /readyz, /healthz and the paths below /healthz. It uses no
 // encryption and no authentication, and accepts a listener on any address, like the kubelet's
-// healthzPort. In all other respects, RunHealth is like [Server.Run]. The response to a failed
-// check contains the error of the check, so prefer a listener on a loopback address.
+// healthzPort. It does not call [Observer].Request. In all other respects, RunHealth is like
+// [Server.Run]. The response to a failed check contains the error of the check, so prefer a
+// listener on a loopback address.
 func (s *Server) RunHealth(ctx context.Context, listener net.Listener) error {
 	return s.serve(ctx, listener, s.guard(s.handler(onHealthPort), admitPlain(listener.Addr())), nil)
 }

@@ -91,9 +91,9 @@
 //     deletes an image before imageMinimumGCAge; the kubelet refuses the file.
 //   - Ours only supports the values pods and none of enforceNodeAllocatable; the kubelet has more
 //     values, such as system-reserved.
-//   - With cgroupsPerQOS false, which is our default, ours accepts any value of
-//     enforceNodeAllocatable, and sets no cgroup limit for all pods together. The kubelet only
-//     accepts cgroupsPerQOS false if enforceNodeAllocatable is set to none.
+//   - With cgroupsPerQOS false, which is the default of Load, ours accepts the values pods and
+//     none of enforceNodeAllocatable, and sets no cgroup limit for all pods together. The kubelet
+//     only accepts cgroupsPerQOS false if enforceNodeAllocatable is set to none.
 //   - In ours, settings of pods' cgroups require the driver cgroupfs, and cgroupsPerQOS or a
 //     cgroupRoot. The kubelet accepts other combinations, and podPidsLimit 0; ours refuses both.
 //   - The kubelet can run without its server; ours refuses enableServer false, because the

@@ -47,8 +47,8 @@ type Policies struct {
 	// MaxPods is the maximum number of pods: maxPods, or podsPerCore times the number of CPUs
 	// of this machine if that is less.
 	MaxPods int
-	// SyncPeriod is the longest time between two syncs of a pod, for ResyncPeriod of
-	// podworker.
+	// SyncPeriod is the time between two syncs of a pod after a success, without jitter, for
+	// ResyncPeriod of podworker.
 	SyncPeriod time.Duration
 	// VolumePeriod is the age at which a volume's usage is measured again, for WalkPeriod of
 	// stats.Config. UsageEvents enables wake-ups by memory usage on cgroup v1, for UsageEvents

@@ -58,7 +58,8 @@
 //
 //  1. Metrics are only registered with the registerers of [Config], never globally. A process
 //     can have any number of Metrics.
-//  2. Counting an event costs a few atomic additions and allocates no memory.
+//  2. Counting a call to the runtime or a run of a probe allocates no memory, except for a
+//     new series.
 //  3. The number of series depends on the number of pods. A series with a pod's name is deleted
 //     when the pod or its agent is removed. In the other series, the only label value that pods
 //     can choose is the exit code.

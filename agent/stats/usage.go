@@ -120,8 +120,9 @@ const (
 	// swap accounting is enabled on the node.
 	MemoryFailures
 	// MemoryLimit is the limit of memory. MemorySwapLimit is the limit of swap in version 2, and of
-	// memory and swap together in version 1. MemoryReservation is the protected memory. Each of the
-	// three is 0 without a limit. The limits of the root cgroup are the sizes of memory and swap.
+	// memory and swap together in version 1. MemoryReservation is the protected memory in version 2,
+	// and the soft limit in version 1. Each of the three is 0 without a limit. The limits of the root
+	// cgroup are the sizes of memory and swap.
 	MemoryLimit
 	MemorySwapLimit
 	MemoryReservation

@@ -65,8 +65,8 @@ func limit(text []byte) value {
 	return v
 }
 
-// add reads a cgroup and appends it to the result. It returns a process of the cgroup, or an
-// empty string if the cgroup has no processes.
+// add reads a cgroup and appends it to the result. It returns the ID of a process of the cgroup,
+// or an empty string if the cgroup has no process in this PID namespace.
 func (r *usageReader) add(g Cgroup) (process string) {
 	g.Figures = make(map[Figure]uint64, 48)
 	r.g = &g

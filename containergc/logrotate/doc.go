@@ -40,16 +40,17 @@
 //     modification time and the permissions of the originals.
 //  6. No file outside PodLogs is changed, and only regular files are read, whatever links
 //     a pod has created in PodLogs.
-//  7. If there is nothing to rotate, a pass makes one list call to the runtime and one
-//     lstat system call for each container. For each new container, it also makes one
-//     ContainerStatus call if the path of the log is unknown.
+//  7. If every log exists and there is nothing to rotate, a pass makes one list call to the
+//     runtime and one lstat system call for each container. For each new container, it makes
+//     a few more system calls, and one ContainerStatus call if the path of the log is unknown.
 //
 // # Goroutines and locking
 //
 // New starts nothing. A pass uses up to Workers goroutines, which end before it returns.
-// Passes run one at a time. A log whose rotation fails is retried after 10 s, 20 s, and so
-// on up to 5 min. Between renaming a log and reopening it in the runtime, a rotation does
-// not stop if the context is done. CallTimeout is real time even with a fake clock.
+// Passes run one at a time. A log whose rotation fails is retried after a back-off, which
+// doubles from Interval (10 s by default) up to 5 min. Between renaming a log and
+// reopening it in the runtime, a rotation does not stop if the context is done.
+// CallTimeout is real time even with a fake clock.
 //
 // # Differences from the kubelet
 //

@@ -114,8 +114,8 @@ func (a *agent) setPods(_ context.Context, pods []*corev1.Pod) {
 	}
 }
 
-// housekeeping deletes the workers of pods that have ended, and starts workers for desired pods
-// without a worker.
+// housekeeping deletes the workers of removed pods that have ended, and starts workers for desired
+// pods without a worker.
 func (a *agent) housekeeping() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

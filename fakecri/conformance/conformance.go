@@ -9,8 +9,8 @@ import (
 
 // Test checks a runtime. Each check is a subtest with its own pods, which it removes.
 // Checks run in parallel, except checks that read events. Other objects on the runtime are
-// not changed. Test calls dial once. The connection must stay open until the end of the test
-// that dial gets as its argument.
+// not changed, except the image Options.PullImage. Test calls dial once. The connection must
+// stay open until the end of the test that dial gets as its argument.
 func Test(t *testing.T, dial func(testing.TB) grpc.ClientConnInterface, o Options) {
 	t.Helper()
 	if err := o.Validate(); err != nil {

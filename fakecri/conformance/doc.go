@@ -37,8 +37,8 @@
 //  1. A check changes and counts only its own objects on the runtime: all pods and
 //     containers of a check have its label, and its logs are below its folder. The
 //     exception is Options.PullImage, which a check removes.
-//  2. A check removes everything that it created, even if the check fails. An object
-//     remains only if the runtime fails to remove it.
+//  2. A check removes everything that it created, even if the check fails. Objects remain
+//     only if the runtime fails to remove one of them.
 //  3. The suite checks only behaviour on which a manager relies. It checks an error code,
 //     such as NotFound, if a manager depends on that code. It never checks error texts, the
 //     order of lists or image ids. Pods and containers have the kubelet's labels, which

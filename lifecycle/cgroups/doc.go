@@ -28,10 +28,10 @@
 //
 //  1. The name of a pod's cgroup depends only on the pod's UID and QoS class.
 //  2. When Ensure has succeeded, the cgroup exists in every hierarchy that has
-//     a controller, and has its limits. If Ensure can't limit a cgroup that it
-//     has created, it removes that cgroup. Ensure removes nothing else. As in
-//     the kubelet, pods also start if the limits of an existing cgroup kubepods
-//     can't be set: see Config.Allocatable.
+//     a controller, and has its limits. If Ensure fails while it creates or
+//     limits a new cgroup, it removes that cgroup. Ensure removes nothing else.
+//     As in the kubelet, pods also start if the limits of an existing cgroup
+//     kubepods can't be set: see Config.Allocatable.
 //  3. Outside of the configured parent, Cgroupfs changes only the cgroups above
 //     the parent. On cgroup v2 it enables controllers (cgroup.subtree_control).
 //     On cgroup v1 it fills empty lists of CPUs and memory nodes (cpuset.cpus,

@@ -58,8 +58,9 @@ type Policy struct {
 	QPS   float64
 	Burst int
 	// Verify selects the images that must be verified: a pod may use such an
-	// image only if the pod has credentials with which the image was pulled.
-	// Default [NeverVerifyPreloadedImages].
+	// image only if the image was pulled anonymously, with credentials of the
+	// node, or with credentials that the pod has. Default
+	// [NeverVerifyPreloadedImages].
 	Verify Verification
 	// VerifyAllowlist are the repositories for [NeverVerifyAllowlistedImages],
 	// with their registry, without tag and digest. An item that ends in /*

@@ -264,8 +264,8 @@ func (m *Manager) hasAccess(ctx context.Context, w *wanted, present *runtimeapi.
 	return false, nil
 }
 
-// mayUse reports whether the pod has credentials that give access to a present
-// image.
+// mayUse reports whether the record of a present image gives the pod access to
+// the image.
 func (m *Manager) mayUse(ctx context.Context, w *wanted, present *runtimeapi.Image) bool {
 	ok, err := m.records.allow(ctx, present.GetId(), w.name.Repository, w.keys)
 	if err != nil {

@@ -219,8 +219,9 @@ func (r *records) report(ctx context.Context) {
 	}
 }
 
-// known reports whether this Manager has pulled the image, or may have pulled
-// it: a record of the image exists, or an intent for one of the image's names.
+// known reports whether a Manager with this store has pulled the image, or may
+// have pulled it: a record of the image exists, or an intent for one of the
+// image's names.
 func (r *records) known(ctx context.Context, id string, names []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

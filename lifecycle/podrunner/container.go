@@ -162,8 +162,8 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container, agent string) map[str
 	}
 }
 
-// portsAnnotation contains the ports of the container. This package and the
-// kubelet read it to run the preStop hook of a container whose pod object no
+// portsAnnotation contains the ports of the container, as in the kubelet. This
+// package reads it to run the preStop hook of a container whose pod object no
 // longer exists.
 const portsAnnotation = "io.kubernetes.container.ports"
 

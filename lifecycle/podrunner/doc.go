@@ -64,15 +64,16 @@
 //     next instance is one more than the count of the newest instance.
 //     Otherwise it is one more than the highest count in the names of the
 //     container's log files. No container is started twice with the same count.
-//     If a container was created but not started, the Runner starts the
-//     existing container and does not create another. An ephemeral container is
-//     started only once.
+//     If a container was created but not started, and its definition has not
+//     changed, the Runner starts the existing container and does not create
+//     another. An ephemeral container is started only once.
 //  4. If the definition of a regular container or a sidecar has changed, the
 //     Runner replaces the container, even if the policy is Never. It stops the
 //     old container only when the new image is present and the new
 //     configuration is complete. A container that is no longer in the spec is
 //     stopped and removed. A container that has ended is restarted only if its
-//     policy or rules require this, and only after its back-off.
+//     policy or rules require this or [Runner.Restart] was called, and only
+//     after its back-off.
 //  5. An init container starts only after all init containers before it have
 //     succeeded or, if they are sidecars, have started. Regular containers
 //     start only when this is true of all init containers. A pod has ended when
@@ -229,7 +230,7 @@
 //     the target runs.
 //   - Here a restart of all containers (KEP-5532) waits for a back-off like any
 //     other restart; the kubelet does not wait. During the back-off all
-//     containers of the pod are stopped.
+//     containers of the pod except ephemeral containers are stopped.
 //   - The kubelet would carry out a resize that changes the pod's QoS class.
 //     This package does not carry it out, and the plan reports it.
 //   - The kubelet's hash of a container's definition covers its name and image.
@@ -364,8 +365,8 @@
 //     in the configuration of the sandbox, although the CRI requires runtimes
 //     to refuse this. This package does not send the group.
 //   - After the sandbox was created, the kubelet sends the names of sysctls as
-//     they are in the pod, with slashes; this package always sends them with
-//     dots.
+//     they are in the pod, even with slashes; this package always sends them
+//     with dots.
 //   - If a pod mounts an image, the kubelet sends the subPath of every other
 //     mount as an image sub-path too. This package sends an image sub-path only
 //     for images.

@@ -53,9 +53,9 @@ func (e *startError) text() string {
 }
 
 // waitingReason returns the reason and message of a failed start for the
-// status. Both are empty if the container itself did not fail, for example
-// because a pull or a hook was cancelled. If the start only waits for a
-// back-off, retryAt is the end of the back-off.
+// status. Both are empty if err is not a failure of the container, for example
+// if a pull or a hook was cancelled. If the start only waits for a back-off,
+// retryAt is the end of the back-off.
 func waitingReason(err error) (reason, message string, retryAt time.Time) {
 	if e, ok := errors.AsType[*images.Error](err); ok {
 		reason, message, retryAt = e.Reason, e.Message, e.RetryAt

@@ -61,8 +61,7 @@ type Facts struct {
 	HostsFile []byte
 	// Cgroups describes which resources the node's cgroups can limit.
 	Cgroups Cgroups
-	// AppArmor and SELinux report whether the kernel enforces AppArmor and
-	// SELinux.
+	// AppArmor and SELinux report whether they are enabled in the kernel.
 	AppArmor, SELinux bool
 	// RuntimeHandler returns the handler of a runtime class. Nil: no runtime
 	// classes exist.

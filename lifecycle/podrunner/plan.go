@@ -54,8 +54,8 @@ type Input struct {
 // Plan computes the actions that make the pod match its spec. It is pure except
 // for the functions in its input; it neither modifies nor retains its input.
 //
-// The rules are the kubelet's. A pod has one sandbox. A new sandbox is created
-// in these cases:
+// The rules are the kubelet's. A pod has one sandbox. A pod that has not ended
+// gets a new sandbox in these cases:
 //   - The pod has no sandbox.
 //   - The newest sandbox is not ready, has no address, or has another network
 //     mode than the spec.
@@ -136,7 +136,7 @@ func (p *planner) current(name string) *runtimeapi.ContainerStatus {
 	return nil
 }
 
-// live returns the containers that run or may run.
+// live returns the containers that run or are in an unknown state.
 func (p *planner) live() []*runtimeapi.ContainerStatus {
 	var live []*runtimeapi.ContainerStatus
 	for _, s := range p.Status.Containers {
@@ -147,7 +147,8 @@ func (p *planner) live() []*runtimeapi.ContainerStatus {
 	return live
 }
 
-// runs reports whether a container or sandbox of the pod runs or may run.
+// runs reports whether it is possible that a container or sandbox of the pod
+// is running.
 func (p *planner) runs() bool { return p.Status.Running() || len(p.live()) > 0 }
 
 // kills reports whether the plan stops s.
@@ -204,7 +205,7 @@ func dead(s *runtimeapi.ContainerStatus) bool {
 	return exited(s) || unstarted(s)
 }
 
-// mayRun reports whether s runs or may run.
+// mayRun reports whether s runs or is in an unknown state.
 func mayRun(s *runtimeapi.ContainerStatus) bool { return !dead(s) }
 
 // unknown reports whether s is in an unknown state, or in a state that the CRI does

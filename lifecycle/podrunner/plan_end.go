@@ -117,7 +117,8 @@ const killed = 137
 // restarted, and its exit code. It returns nil if no init container has failed
 // for good. A container in an unknown state counts as failed, as in the
 // kubelet. It has no exit code, so its restart policy decides and its rules are
-// ignored. In a pod that is being deleted, only sidecars are restarted.
+// ignored. In a pod that is being deleted, only sidecars restart after they have
+// ended.
 func (p *planner) initFailed() (*corev1.Container, int32) {
 	if p.initialized() {
 		return nil, 0

@@ -115,12 +115,12 @@ func (t *podSync) restartAll(ctx context.Context, a Actions) error {
 	return nil
 }
 
-// prepareReplacements prepares the new instances of running containers that
-// will be replaced, before the old instances are killed. Above all, it ensures
-// that the images of the new instances are present. If a preparation fails,
-// prepareReplacements removes the kill and the start from the plan, so the old
-// instance keeps running. With restartPolicy Never, a killed container would
-// not be started again.
+// prepareReplacements prepares the new instances of running containers that a
+// changed definition or a resize replaces, before the old instances are killed.
+// Above all, it ensures that the images of the new instances are present. If a
+// preparation fails, prepareReplacements removes the kill and the start from the
+// plan, so the old instance keeps running. With restartPolicy Never, a killed
+// container would not be started again.
 func (t *podSync) prepareReplacements(ctx context.Context, a *Actions) error {
 	var errs []error
 	failed := map[string]bool{}

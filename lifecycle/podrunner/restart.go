@@ -49,8 +49,9 @@ func (r *Runner) Restart(ctx context.Context, pod *corev1.Pod, status *podcache.
 }
 
 // Restarting returns the names of the containers that a requested restart starts
-// again: their newest instance is in the replaced sandbox. The result can be
-// used as status.Input.Restarting.
+// again: their newest instance is in the replaced sandbox. The result also has
+// the names of such ephemeral containers, which are not started again. It can
+// be used as status.Input.Restarting.
 func (r *Runner) Restarting(ctx context.Context, status *podcache.Status) map[string]bool {
 	replaced := r.Replaced(ctx, status.UID)
 	if replaced == "" {

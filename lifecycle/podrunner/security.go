@@ -44,8 +44,8 @@ func isPrivileged(c *corev1.Container) bool {
 }
 
 // containerSecurity returns the container's security context, merged with the
-// pod's. It sets the masked and read-only paths of /proc and /sys, because
-// containerd has no defaults for these paths.
+// pod's. If procMount is not Unmasked, it sets the masked and read-only paths of
+// /proc and /sys, because containerd has no defaults for these paths.
 func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	profile, err := seccomp(pod.Spec.SecurityContext, c.SecurityContext, node)
 	if err != nil {
@@ -118,8 +118,8 @@ func runAs(pod *corev1.Pod, c *corev1.Container) (user, group *int64, nonRoot bo
 	return user, group, isTrue(mustNot)
 }
 
-// checkNonRoot returns an error, in the kubelet's words, if the container would
-// run as root but must not.
+// checkNonRoot returns an error, in the kubelet's words, if the container must
+// not run as root, but would or might run as root.
 func checkNonRoot(pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) error {
 	user, _, nonRoot := runAs(pod, c)
 	uid := image.GetUid().GetValue()

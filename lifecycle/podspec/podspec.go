@@ -52,9 +52,8 @@ func IsMirror(pod *corev1.Pod) bool {
 	return ok
 }
 
-// FullName returns "name_namespace", which only one pod of a node has at a
-// time. It is unambiguous, because names and namespaces can't contain an
-// underscore.
+// FullName returns "name_namespace". Pods with different names or namespaces
+// have different full names, because neither can contain an underscore.
 func FullName(pod *corev1.Pod) string { return pod.Name + "_" + pod.Namespace }
 
 // IsTerminal reports whether the phase is terminal: Succeeded or Failed.

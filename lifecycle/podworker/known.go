@@ -23,10 +23,11 @@ type Known struct {
 // SyncKnownPods terminates the known pods that are not in the list of desired
 // pods, and returns the known pods. It forgets a finished pod if the pod is not
 // desired or was created again meanwhile. It also forgets a pod that is not
-// desired and was never started. Forgotten pods are not in the result. If a
-// desired pod is not in the result, the caller must create it with
-// [Workers.UpdatePod]. Call SyncKnownPods when every source of pods has been
-// read, and then regularly: each call retries pods whose termination failed.
+// desired, was never started and was not in the runtime. Forgotten pods are not
+// in the result. If a desired pod is not in the result, the caller must create
+// it with [Workers.UpdatePod]. Call SyncKnownPods when every source of pods has
+// been read, and then regularly: each call retries pods whose termination
+// failed.
 //
 // SyncKnownPods calls desired once, without a lock, to get the list of all
 // desired pods. If a pod is updated after this call has begun, the pod counts

@@ -216,9 +216,9 @@ func (w *Workers) blocked(p *worker) bool {
 //   - a Kill of a Terminated pod, if the update has no spec
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
-// runs reports whether a part of the pod may run according to the cache: see
-// podcache.Status.Running. It also returns true if the runtime returned an
-// error for the pod or was not queried yet.
+// runs reports whether, according to the cache, a part of the pod may be
+// running: see podcache.Status.Running. It also returns true if the runtime
+// returned an error for the pod or was not queried yet.
 func (w *Workers) runs(uid types.UID) bool {
 	if !w.cfg.Cache.Known(uid) {
 		return true

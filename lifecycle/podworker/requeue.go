@@ -9,8 +9,8 @@ import (
 // [Syncer] may join and wrap several RetryErrors; the earliest time counts. The
 // delay is at most [Config.ResyncPeriod]. If the time has passed, the delay is
 // [Config.TransientPeriod], so that the worker does not loop without a delay.
-// If a RetryError is joined with other errors, the delay is at most
-// [Config.BackoffPeriod] plus jitter.
+// If a RetryError is joined with errors that are neither RetryErrors nor
+// TransientErrors, the delay is at most [Config.BackoffPeriod] plus jitter.
 type RetryError struct {
 	// At is the time of the next try, on the clock of the Workers' Config.
 	At time.Time

@@ -15,7 +15,8 @@ import (
 // concurrently for many pods, but only one at a time for one pod. A method that
 // fails is called again later; it must then continue where it stopped. A method
 // must return soon after ctx is done. The Workers cancel ctx if the pod must be
-// terminated, if its grace period was shortened, or if Run's ctx is done.
+// terminated, if its grace period was shortened (unless the method has called
+// [SyncRequest.Deadline]), or if Run's ctx is done.
 type Syncer interface {
 	// SyncPod makes a pod match its spec. It is called until the pod must be
 	// terminated. If terminal is true, the pod has run to completion: its

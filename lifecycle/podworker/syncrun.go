@@ -33,8 +33,8 @@ func (w *Workers) work(p *worker) {
 	}
 }
 
-// begin returns p's next sync. If no sync is due, begin returns nil and p's
-// goroutine ends.
+// begin returns p's next sync. If no sync is due or may start, begin returns
+// nil and p's goroutine ends.
 func (w *Workers) begin(p *worker) *syncRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()

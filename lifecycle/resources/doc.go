@@ -39,8 +39,9 @@
 // # Differences from the kubelet
 //
 //   - If two device plugins set the same variable, mount, device or annotation,
-//     the kubelet logs an error and uses the value of the first plugin. Here
-//     the container is not created and stays in the state waiting.
+//     the kubelet logs an error and uses the value of the first plugin. If two
+//     allocators do this here, the container is not created and stays in the
+//     state waiting.
 //   - The kubelet's managers keep checkpoint files; here an allocator can store
 //     a pod's share in annotations in the runtime.
 //   - The kubelet changes the CPUs of running containers every 10 s. Here the

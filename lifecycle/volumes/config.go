@@ -46,9 +46,9 @@ type Config struct {
 	// Allocatable returns the node's allocatable resources. They replace a
 	// missing limit in the downward API, and limit the size of emptyDir volumes
 	// in memory. It is called each time that a configMap, secret, downwardAPI
-	// or projected volume, or an emptyDir in memory, is set up. Optional. If
-	// nil, a volume with a resourceFieldRef to a missing limit can't be
-	// mounted.
+	// or projected volume, or an emptyDir in memory, is set up or updated.
+	// Optional. If nil, a volume with a resourceFieldRef to a missing limit of
+	// a resource other than hugepages can't be mounted.
 	Allocatable func() corev1.ResourceList
 	// Tokens requests tokens of the pod's service account. The request has the
 	// audience, the lifetime, and the pod as its bound object. Without an

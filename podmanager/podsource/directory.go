@@ -128,7 +128,7 @@ func (d *Directory) Load(ctx context.Context) (Result, error) {
 	return res, err
 }
 
-// load reads the changed files, or all files if the list of changed files is empty.
+// load does one pass and calls the observer with its result.
 func (d *Directory) load(ctx context.Context, changed []string) (res Result, generation int, err error) {
 	d.step.Lock()
 	defer d.step.Unlock()
@@ -138,7 +138,7 @@ func (d *Directory) load(ctx context.Context, changed []string) (res Result, gen
 	return res, d.state.generation, err
 }
 
-// pass reads the changed files, or all files if the list of changed files is empty or does
+// pass checks the changed files, or all files if the list of changed files is empty or does
 // not suffice, and updates d.state. A pass that ctx interrupts does not change d.state.
 func (d *Directory) pass(ctx context.Context, changed []string) (read int, err error) {
 	now := d.cfg.Clock.Now()
@@ -173,7 +173,7 @@ func (d *Directory) pass(ctx context.Context, changed []string) (read int, err e
 	return read, nil
 }
 
-// readChanged reads the changed files only. It returns nil if all files must be read:
+// readChanged checks the changed files only. It returns nil if all files must be checked:
 //   - The list of changed files is empty, as in the first pass and in Load.
 //   - Trigger was called.
 //   - A manifest is a link, so its content may have changed without an event.

@@ -45,8 +45,8 @@
 //     subfolder of the mount point: while the disk is not mounted, the subfolder does not
 //     exist, and the pods stay.
 //  4. Each problem is reported once when it appears and once when it is resolved.
-//  5. Only the content of manifests matters. Touching, renaming or reformatting a file
-//     changes no pod. Moving a manifest to another file changes no pod.
+//  5. Only the content of manifests matters. Touching, renaming or reformatting a valid
+//     file changes no pod. Moving a manifest to another file changes no pod.
 //  6. If two manifests have the same name or UID, the first manifest by file name and
 //     position is used. The other manifest is a problem that names both files.
 //  7. Pods are ordered by file name, then by document in the file. Pods after the first

@@ -88,8 +88,8 @@ func tolerateNoExecute(spec *corev1.PodSpec) {
 func staticName(name, nodeName string) string { return name + "-" + strings.ToLower(nodeName) }
 
 // stampSeen returns the pods of the manifests, each with the time at which the source first
-// read a manifest with the UID. If the map of previous pods has the UID, this is the time of the
-// previous pod. If the content of a pod has not changed, stampSeen returns the previous object.
+// read a manifest with the pod's UID. If the map of previous pods has the UID, the time is that of
+// the previous pod. If the content of a pod has not changed, stampSeen returns the previous object.
 func stampSeen(manifests []manifest, before map[types.UID]*corev1.Pod, now time.Time) (pods []*corev1.Pod, byUID map[types.UID]*corev1.Pod) {
 	byUID = make(map[types.UID]*corev1.Pod, len(manifests))
 	pods = make([]*corev1.Pod, 0, len(manifests))

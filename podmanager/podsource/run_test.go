@@ -111,7 +111,7 @@ func TestRun_LogsEachProblemTwice(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
-	require.Contains(t, log.String(), `level=WARN msg="could not use a manifest, the pods of its last valid version stay" file=`+file+` document=1 err="must be an object of kind Pod, not a list"`)
+	require.Contains(t, log.String(), `level=WARN msg="could not use a manifest, will use its last valid version if there is one" file=`+file+` document=1 err="must be an object of kind Pod, not a list"`)
 	require.Contains(t, log.String(), `level=INFO msg="a problem with a manifest was resolved" file=`+file+` document=1`)
 }
 

@@ -68,7 +68,7 @@ func (s *state) publish(ctx context.Context, problems []Problem) {
 	s.problems = problems
 	s.mu.Unlock()
 	for _, p := range added {
-		s.log.WarnContext(ctx, "could not use a manifest, the pods of its last valid version stay", append(p.attrs(), "err", p.Err)...)
+		s.log.WarnContext(ctx, "could not use a manifest, will use its last valid version if there is one", append(p.attrs(), "err", p.Err)...)
 	}
 	for _, p := range resolved {
 		s.log.InfoContext(ctx, "a problem with a manifest was resolved", p.attrs()...)

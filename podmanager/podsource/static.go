@@ -49,9 +49,10 @@ func NewStatic(cfg StaticConfig) (*Static, error) {
 	return &Static{cfg: cfg, loop: loop.New(clock.RealClock{})}, nil
 }
 
-// Run passes the pods of the first [Static.Set] to the callback set. It passes the pods again
-// whenever they have changed, until ctx is done; then it returns nil. If [Static.Set] is
-// called several times while the callback runs, Run delivers only the pods of the last call.
+// Run passes the pods to the callback set after the first [Static.Set], and again whenever
+// the pods have changed, until ctx is done; then it returns nil. If [Static.Set] is called
+// several times before Run or while the callback runs, Run delivers only the pods of the
+// last call.
 // The callback runs in the goroutine that called Run, and must modify neither the slice nor
 // the pods. A second concurrent Run returns [ErrRunning].
 func (s *Static) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {

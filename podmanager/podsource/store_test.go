@@ -155,7 +155,7 @@ func TestStore_DataIsNeverLogged(t *testing.T) {
 			problems := b.load().Problems
 			require.Len(t, problems, 1)
 			require.ErrorContains(t, problems[0], c.want)
-			require.Contains(t, log.String(), "could not use a manifest, the pods of its last valid version stay")
+			require.Contains(t, log.String(), "could not use a manifest, will use its last valid version if there is one")
 			for _, told := range []string{problems[0].Error(), log.String()} {
 				require.NotContains(t, told, "hunter2")
 				require.NotContains(t, told, "42424242")

@@ -57,8 +57,8 @@ func isMarker(line []byte, marker string) bool {
 	return ok && (len(rest) == 0 || strings.ContainsRune(" \t\r\n", rune(rest[0])))
 }
 
-// yamlToJSON converts YAML to JSON. It rejects duplicate keys, and its errors have line
-// numbers.
+// yamlToJSON converts YAML to JSON. It rejects duplicate keys, and most of its errors have
+// line numbers.
 func yamlToJSON(text []byte) ([]byte, error) {
 	if err := checkAliases(text); err != nil {
 		return nil, err

@@ -43,9 +43,9 @@ type Config struct {
 	// IdleTimeout is how long the Checker keeps an idle connection after its last check.
 	// Default 1m.
 	IdleTimeout time.Duration
-	// Clock is the time source when a check starts and closes connections that have reached
-	// IdleTimeout. Between checks, gRPC closes such connections, and measures IdleTimeout in
-	// real time. Default the system clock.
+	// Clock is the time source of a check, which first closes the connections that have
+	// reached IdleTimeout. Between checks, gRPC closes such connections, and measures
+	// IdleTimeout in real time. Default the system clock.
 	Clock clock.PassiveClock
 }
 

@@ -44,7 +44,7 @@ func (n *node) requireOps(name string, adds, updates, removes int) {
 func (n *node) requireNoProblemLeft() {
 	n.t.Helper()
 	resolved := n.output.linesWith("a problem with a manifest was resolved")
-	require.Equal(n.t, resolved, n.output.linesWith("could not use a manifest, the pods of its last valid version stay"))
+	require.Equal(n.t, resolved, n.output.linesWith("could not use a manifest, will use its last valid version if there is one"))
 }
 
 // requireStays requires that the pod's sandbox and containers do not change for a while.
@@ -189,7 +189,7 @@ func TestAFolderThatIsAwayEndsNothing(t *testing.T) {
 	t.Logf("from the manifest to the operation: %v, polled every %v", time.Since(begin).Round(time.Millisecond), pollPeriod)
 	n.waitRunning("c")
 	n.requireOps("a", 1, 0, 0)
-	require.Equal(t, 1, n.output.linesWith("could not use a manifest, the pods of its last valid version stay"), "the problem must be logged once")
+	require.Equal(t, 1, n.output.linesWith("could not use a manifest, will use its last valid version if there is one"), "the problem must be logged once")
 	require.Equal(t, 1, n.output.linesWith("a problem with a manifest was resolved"), "the resolution must be logged once")
 }
 

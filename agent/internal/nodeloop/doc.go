@@ -38,7 +38,7 @@
 //  5. The loop reports an OOM kill once, even if the agent restarts. But after a crash of the
 //     agent, the loop may report the kills of the last 10 s before the crash again. Before a
 //     report, the loop waits up to 10 s until the pod loop has observed the container of the kill.
-//     The loop does not report a kill in a pod of another agent.
+//     Without Config.TakeOver, the loop does not report a kill in a pod of another agent.
 //  6. On an idle node, the loop requests the runtime's status 7.5 times a minute, and lists
 //     images and containers once a minute.
 //

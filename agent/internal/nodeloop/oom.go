@@ -143,9 +143,9 @@ func (l *Loop) savePosition(ctx context.Context, at oomwatch.Position) {
 	o.saved = at
 }
 
-// awaitVictim returns immediately if the pod loop has observed the container of a kill. The kernel
-// may kill a process earlier. awaitVictim then waits until the observed state of the pod is not
-// older than the kill, but at most victimTimeout.
+// awaitVictim returns immediately if the kill has no container ID, or if the pod loop has observed
+// the container. The kernel may kill a process earlier. awaitVictim then waits until the observed
+// state of the pod is not older than the kill, but at most victimTimeout.
 func (l *Loop) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 	if kill.ContainerID == "" {
 		return

@@ -28,7 +28,7 @@ type admissionQueueConfig struct {
 	allocators []resources.Allocator
 	// view returns the copy of a pod that handlers receive.
 	view func(*corev1.Pod) *corev1.Pod
-	// runs reports whether a container of the pod may run.
+	// runs reports whether it is possible that a container of the pod is running.
 	runs func(types.UID) bool
 	// The queue passes each result to answered. When the queue is empty, it calls idle.
 	answered func(uid types.UID, version uint64, result lifecycle.PodAdmitResult)

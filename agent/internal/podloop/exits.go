@@ -10,8 +10,8 @@ type exits struct {
 
 func newExits() *exits { return &exits{waits: map[string]chan struct{}{}} }
 
-// of returns a channel that is closed at the next call of ended for the container. It returns nil
-// for an empty ID.
+// of returns a channel that is closed when [exits.ended] is next called for the container. It
+// returns nil for an empty ID.
 func (e *exits) of(id string) <-chan struct{} {
 	if id == "" {
 		return nil

@@ -41,7 +41,7 @@ func (l *Loop) Explain(ctx context.Context, uid types.UID) (Explanation, error) 
 }
 
 // planOf returns what the next sync of a pod would do in the runtime. It returns an empty string
-// if the sync would do nothing.
+// if the sync would do nothing and no container waits.
 func (l *Loop) planOf(ctx context.Context, pod *corev1.Pod, observed *podcache.Status) string {
 	actions := podrunner.Plan(podrunner.Input{
 		Pod: l.allocated(pod), Status: observed, Backoff: l.restarts.Until, Probes: l.probes.results,

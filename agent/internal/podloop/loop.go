@@ -224,8 +224,8 @@ func (l *Loop) uids() []types.UID {
 	return uids
 }
 
-// mayRun reports whether a container of the pod may run. It returns true while the cache does
-// not know the pod's state in the runtime.
+// mayRun reports whether it is possible that a container of the pod is running. It returns true
+// while the cache does not know the pod's state in the runtime.
 func (l *Loop) mayRun(uid types.UID) bool {
 	if !l.cache.Known(uid) {
 		return true

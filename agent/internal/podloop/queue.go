@@ -39,7 +39,7 @@ func (q *queue) takeAll() []func() {
 
 // run calls the posted functions one after another. It takes all queued functions at once, calls
 // them, and then calls batchDone. When the queue is empty and ctx is done, run returns. Functions
-// that were posted before ctx was done are still called.
+// that were posted before ctx was done are still called, possibly without batchDone.
 func (q *queue) run(ctx context.Context, batchDone func()) {
 	for {
 		batch := q.takeAll()

@@ -115,7 +115,7 @@ type event struct {
 	// serial is larger than the serial of any earlier event. It becomes the version of an admission
 	// request that results from the event.
 	serial uint64
-	// runs reports whether a container of the pod may run.
+	// runs reports whether a container of the pod is possibly running.
 	runs bool
 
 	// pod and source are set for evDefined, evDeleted and evReconciled. ended reports whether

@@ -4,12 +4,12 @@
 // # What it does
 //
 // [Program.Main] runs the command in its first argument and returns the exit code. Without
-// arguments, or if the first argument is a flag other than --help, Main uses the command named run.
-// This command runs the agent: it calls [Program].Run. The commands status, top, pods, logs,
-// events, explain, images, evict --dry-run and gc --dry-run query an agent over HTTP with package
-// api and print the response. The commands restart and pull change pods and images. The commands
-// exec, attach, port-forward and cp use package stream. The commands validate, config, completion
-// and version need no running agent.
+// arguments, or if the first argument is a flag other than -h and --help, Main uses the command
+// named run. This command runs the agent: it calls [Program].Run. The commands status, top, pods,
+// logs, events, explain, images, evict --dry-run and gc --dry-run query an agent over HTTP with
+// package api and print the response. The commands restart and pull change pods and images. The
+// commands exec, attach, port-forward and cp use package stream. The commands validate, config,
+// completion and version need no running agent.
 //
 // Package flag of the standard library parses the flags. Flags may have one dash or two, and may
 // be before or after other arguments. A command framework would replace the flags of the command

@@ -138,8 +138,8 @@ func (v *validator) add(ctx context.Context, arg string, stdin io.Reader) error 
 	return v.addText(ctx, arg, text)
 }
 
-// addText checks the text of a manifest. The agent reads only folders, so addText writes the text
-// to a temporary folder.
+// addText checks the text of a manifest. A [podsource.Directory] reads only folders, so addText
+// writes the text to a temporary folder.
 func (v *validator) addText(ctx context.Context, name string, text []byte) (err error) {
 	dir, err := os.MkdirTemp("", "validate-")
 	if err != nil {

@@ -13,7 +13,7 @@ func fieldRules() []judge.Rule[*world] { return slices.Concat(looserRules(), str
 func looserRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "enforceNodeAllocatable with cgroupsPerQOS false", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "With cgroupsPerQOS false, which is our default, ours accepts any value of enforceNodeAllocatable, and sets no cgroup limit for all pods together. The kubelet only accepts cgroupsPerQOS false if enforceNodeAllocatable is set to none.",
+		Sentence: "With cgroupsPerQOS false, which is the default of Load, ours accepts the values pods and none of enforceNodeAllocatable, and sets no cgroup limit for all pods together. The kubelet only accepts cgroupsPerQOS false if enforceNodeAllocatable is set to none.",
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused cgroupsPerQOS" && s.Kubelet == "yes" && s.Ours == "" && c.CgroupsPerQOS != nil && !*c.CgroupsPerQOS &&

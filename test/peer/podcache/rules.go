@@ -43,7 +43,7 @@ func rules() []judge.Rule[*World] {
 		},
 		{
 			Name: "UpdateTime with excluded pods", Class: judge.Deliberate, Doc: doc, Explains: by(heldBack),
-			Sentence: "Here UpdateTime can exclude pods. The kubelet calls UpdateTime only after it has inspected every pod, so a pod whose inspection hangs delays all other pods.",
+			Sentence: "Here UpdateTime can exclude pods. The kubelet calls UpdateTime only after it has inspected every changed pod, so a pod whose inspection hangs delays all other pods.",
 		},
 		{
 			Name: "SetObservedTime for an absent pod", Class: judge.Deliberate, Doc: doc, Explains: by(seenAbsent),

@@ -399,6 +399,6 @@ func planRules() []judge.Rule[*planWorld] {
 		rule("orphaned mirror pods deleted by UID", judge.Deliberate, planVariant{byUID: true},
 			"The kubelet deletes orphaned mirrors by their names; ours returns them as pods, so that they can be deleted by UID."),
 		rule("mirror pods of non-static pods", judge.Deliberate, planVariant{static: true},
-			"Ours treats a mirror as an orphan if the pod with the same name is not static; the kubelet keeps that mirror."),
+			"Our PlanMirrors treats a mirror as an orphan if the pod with the same name is not static; the kubelet keeps that mirror."),
 	}
 }

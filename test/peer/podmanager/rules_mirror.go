@@ -37,7 +37,7 @@ func mirrorRules() []judge.Rule[*mirrorWorld] {
 		},
 	}, {
 		Name: "mirror pod that already exists", Class: judge.KubeletDefect, Doc: docPath,
-		Sentence: "If the mirror exists already, the kubelet compares the hash of the empty object that is returned with the error, so it reports an error each time; ours gets the existing pod, and succeeds if that pod is a mirror with the same hash.",
+		Sentence: "If the mirror exists already, the kubelet compares the hash of the empty object that is returned with the error, so it reports an error each time; ours gets the existing pod, and succeeds if that pod is a mirror with the same hash and is not being deleted.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
 			return s.Fact == "error" && s.Kubelet == "yes" && s.Ours == "no" && !c.Delete && c.Fails != "get" && c.Fails != "lost" && c.There != nil &&

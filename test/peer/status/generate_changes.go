@@ -62,7 +62,7 @@ func containerChanges() []change {
 		},
 	}, {
 		name: "lastState without a termination", class: judge.KubeletDefect,
-		sentence: "The field LastTerminationState always contains a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
+		sentence: "The field LastTerminationState shows only terminations; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
 				if s.second == nil || s.second.State == exitedState || s.second.State == unknownState && s.old != nil && s.old.State.Running != nil {

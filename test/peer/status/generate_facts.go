@@ -154,7 +154,7 @@ func stateFactRules() []generateRule {
 		},
 	}, {
 		Name: "lastState that also waits or runs", Class: judge.KubeletDefect, Doc: statusDoc,
-		Sentence: "The field LastTerminationState always contains a termination; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
+		Sentence: "The field LastTerminationState shows only terminations; the kubelet also shows a predecessor there that is running, was only created or is in an unknown state.",
 		Explains: func(s generateScene) bool {
 			var kubelet corev1.ContainerState
 			decode(s.Kubelet, &kubelet)

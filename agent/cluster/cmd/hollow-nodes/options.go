@@ -56,7 +56,7 @@ func (o *options) logLevel() slog.Level {
 	}
 }
 
-// parse reads the flags. The error reports every problem with the values at once.
+// parse reads the flags. If all flags can be read, the error reports every problem with the values.
 func parse(args []string, usage io.Writer) (options, error) {
 	o := options{
 		nodes: 1, cpu: resource.MustParse("4"), memory: resource.MustParse("8Gi"), settings: kubeletconfig.Kubelet(),

@@ -57,7 +57,7 @@ func restartAllCreated() deviation {
 
 func restartAllBackoff() deviation {
 	return deviation{
-		Rule: rule("back-off of RestartAllContainers", judge.Deliberate, "Here a restart of all containers (KEP-5532) waits for a back-off like any other restart; the kubelet does not wait. During the back-off all containers of the pod are stopped."),
+		Rule: rule("back-off of RestartAllContainers", judge.Deliberate, "Here a restart of all containers (KEP-5532) waits for a back-off like any other restart; the kubelet does not wait. During the back-off all containers of the pod except ephemeral containers are stopped."),
 		facts: func(s *State, f judge.Facts) {
 			c := s.asker()
 			if f["restart all"] == "" || c == nil {

@@ -11,7 +11,7 @@ func securityRules() []rule {
 	return []rule{
 		{
 			Name: "sysctl names with slashes", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "After the sandbox was created, the kubelet sends the names of sysctls as they are in the pod, with slashes; this package always sends them with dots.",
+			Sentence: "After the sandbox was created, the kubelet sends the names of sysctls as they are in the pod, even with slashes; this package always sends them with dots.",
 			Explains: func(s scene) bool {
 				i := strings.Index(s.Fact, "/sandbox/linux/sysctls/")
 				if i < 0 || s.Ours != "" {
