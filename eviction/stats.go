@@ -132,9 +132,8 @@ type PodStats struct {
 // volume with millions of files takes many minutes.
 const maxDiskAge = time.Hour
 
-// measuredSince returns a copy of s in which old values are unknown. The second time is the limit
-// for disk usage: usage that was measured earlier is old. The first time is the limit for all
-// values that are not disk usage.
+// measuredSince returns a copy of s in which old values are unknown. Disk usage is old if it was
+// measured before disk, and any other value is old if it was measured before rest.
 func (s PodStats) measuredSince(rest, disk time.Time) PodStats {
 	s.Memory, s.Processes = s.Memory.measuredSince(rest), s.Processes.measuredSince(rest)
 	s.Containers, s.Volumes = slices.Clone(s.Containers), slices.Clone(s.Volumes)
@@ -195,8 +194,8 @@ type Waker interface {
 	// calls Watch again after [Config.MaxInterval]. Watch must not call wake after it has
 	// returned.
 	//
-	// levels returns the present levels of the hard thresholds with a valid observation,
-	// for kernel interfaces that need a level to watch. Watch may call levels at any time. The
-	// result changes when the node's capacity changes.
+	// Some kernel interfaces need a level to watch: levels returns the present levels of the
+	// hard thresholds whose signals have a valid observation. Watch may call levels at any
+	// time. The result changes when the node's capacity changes.
 	Watch(ctx context.Context, levels func() []Level, wake func(reason string)) error
 }

@@ -91,8 +91,8 @@ func (p Policy) Validate() error {
 // returns 0 in these cases:
 //
 //   - The usage is below the high threshold.
-//   - The usage is only rounded up to the high threshold, and enough space for the low threshold
-//     is available.
+//   - The usage reaches the high threshold only because [Usage.Percent] rounds up, and the space
+//     that the low threshold requires is already available.
 //   - u is zero, which means that the filesystem was not measured.
 func (l limits) bytesToFree(u Usage) uint64 {
 	if u == (Usage{}) || u.Percent() < l.high {

@@ -27,9 +27,10 @@ type Observation struct {
 //
 // A kill with a cgroup in the log is returned at once, because the log has the most
 // details; the counter that rises because of this kill adds nothing. The merger holds the
-// rise of a counter for the window, because the log may still report the kill. It also
-// holds a kill without a cgroup in the log for the window, because a counter whose rise no
-// other kill explains may supply the cgroup. Kills in the log are returned in the order of
+// rise of a counter for the window, because the log may still report the kill. If the log
+// reports a kill without a cgroup, the merger also holds this kill for the window: a
+// counter may rise, and if no other kill explains the rise, the counter supplies the
+// cgroup. Kills in the log are returned in the order of
 // the log, so a held kill also delays the kills after it in the log.
 type merger struct {
 	window time.Duration
@@ -112,8 +113,9 @@ func (m *merger) dueLogged(now time.Time) (kills []Kill) {
 	return kills
 }
 
-// assignCgroup sets the cgroup of a kill without a cgroup in the log to the cgroup of a
-// counter, if both may be the same kill and neither was returned yet.
+// assignCgroup completes a kill that the log has reported without a cgroup. It sets the
+// kill's cgroup to the cgroup of a counter, if the counter may have risen because of this
+// kill, and neither was returned yet.
 func (m *merger) assignCgroup(log, c *entry, now time.Time) {
 	if log.Counter || !c.Counter || log.reported || c.reported || log.Kill.VictimCgroup != "" || c.unmatched == 0 || !m.overlap(log, c) {
 		return

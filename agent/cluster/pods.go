@@ -61,9 +61,9 @@ func (p *pods) run(ctx context.Context, set func(context.Context, []*corev1.Pod)
 		setting.Lock()
 		defer setting.Unlock()
 		set(ctx, own)
-		// The agent may skip versions of a pod. If the newest version has the status that the
-		// agent received last, the agent sees no change. Therefore this call makes the agent
-		// publish its own status again.
+		// The agent may skip versions of a pod. If another client overwrites the agent's status
+		// twice, and the agent skips the version in between, it sees no change. Therefore this
+		// call makes the agent publish its own status again.
 		p.overwritten(overwritten...)
 		p.mirrorsChanged()
 		checkpoint.save(ctx, own) // last, so that no pod waits for the file

@@ -95,8 +95,8 @@ func allStarted(s corev1.PodStatus) bool {
 	})
 }
 
-// addInit adds the durations of the terminated instances of init containers. Sidecars count only
-// if they have terminated, because they run beside the other containers.
+// addInit adds the durations of the terminated instances of init containers. A running sidecar does
+// not count, because it runs beside the other containers.
 func (s *starting) addInit(c status.Change) {
 	for i := range c.New.InitContainerStatuses {
 		init := &c.New.InitContainerStatuses[i]

@@ -23,9 +23,7 @@ type rotation struct {
 	reopen func(context.Context) error
 }
 
-// run rotates the log and returns its new path. If a crash interrupts run, no lines are lost
-// except those in the files that step 2 removes. Other lines may then be in two files, until
-// step 1 of the next rotation removes one of the two files. The steps are:
+// run rotates the log and returns its new path. It has these steps:
 //
 //  1. Leftover files of an interrupted rotation are removed. Every line of a leftover file is
 //     also in another file.
@@ -35,6 +33,10 @@ type rotation struct {
 //     compression fails, for example because the disk is full, the rotation continues.
 //  4. The log is renamed and the runtime reopens it. If the runtime fails to reopen the log and
 //     has not created a new file, the log gets its old name back.
+//
+// If a crash interrupts run, no lines are lost except those in the files that step 2 removes.
+// Other lines may then be in two files, until step 1 of the next rotation removes one of the
+// two files.
 func (r rotation) run(ctx context.Context) (to string, err error) {
 	a, err := r.cleanUp()
 	if err != nil {

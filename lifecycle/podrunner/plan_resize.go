@@ -78,9 +78,9 @@ func limitText(limit int64) string {
 	return strconv.FormatInt(limit, 10)
 }
 
-// resizes plans the changes in place, first of memory and then of CPU. For each
-// resource, the pod's cgroup comes first if it grows and last if it shrinks.
-// Containers that shrink come before containers that grow.
+// resizes plans the in-place changes of resources: first of memory, then of
+// CPU. For each resource, the pod's cgroup comes first if it grows and last if
+// it shrinks. Containers that shrink come before containers that grow.
 func (p *planner) resizes() {
 	if p.Resources.Container == nil || p.CreateSandbox != "" {
 		return

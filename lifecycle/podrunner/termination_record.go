@@ -61,12 +61,12 @@ func parseTermination(text []byte) (terminationRecord, error) {
 }
 
 // terminationDeadline returns the deadline of the pod's terminating syncs.
-// given is the deadline of the pod's worker, and terminationDeadline returns
-// given. If the pod has no spec, given is nil, and the first sync computes the
-// deadline from the grace period. The deadline is never later than the deadline
-// that an earlier agent has stored. terminationDeadline converts the stored
-// deadline once to the remaining time; after that, a step of the system clock
-// does not affect the deadline.
+// given is the deadline of the pod's worker. terminationDeadline shortens and
+// returns it. If the pod has no spec, given is nil, and the first sync computes
+// the deadline from the grace period. The deadline is never later than the
+// deadline that an earlier agent has stored. terminationDeadline converts the
+// stored deadline once to the remaining time; after that, a step of the system
+// clock does not affect the deadline.
 func (r *Runner) terminationDeadline(ctx context.Context, uid types.UID, given *lifecycle.Deadline, grace time.Duration) *lifecycle.Deadline {
 	isKnown := r.loadTermination(ctx, uid)
 	r.mu.Lock()

@@ -67,7 +67,8 @@ type Request struct {
 	Pod  *corev1.Pod
 	Spec *corev1.Volume
 	// Objects and Tokens are the fields of [Config] with the same names. They
-	// are never nil: if they are nil in Config, each call returns an error.
+	// are never nil. If a field is nil in Config, its value here returns an error
+	// for each object or token.
 	Objects podspec.Objects
 	Tokens  podspec.TokenFunc
 

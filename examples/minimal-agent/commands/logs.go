@@ -75,7 +75,7 @@ func (o *logFlags) register(f *flag.FlagSet) {
 	}
 	both("f", "follow", "also print new lines as they are written, until interrupted", &o.query.Follow)
 	both("p", "previous", "print the log of the container's previous instance, before its last restart", &o.query.Previous)
-	f.BoolVar(&o.query.Timestamps, "timestamps", false, "print the time of each line before it")
+	f.BoolVar(&o.query.Timestamps, "timestamps", false, "print the time before each line")
 	f.BoolVar(&o.allContainers, "all-containers", false, "print the logs of all containers of each pod, including init containers")
 	f.BoolVar(&o.prefix, "prefix", false, "print the names of the pod and of the container before each line")
 	f.IntVar(&o.maxRequests, "max-log-requests", 5, "maximum number of logs that -f follows at once")
