@@ -44,10 +44,11 @@
 //
 //  1. The agent manages only sandboxes and containers that are labelled with its Name. With
 //     [Config].TakeOver, it manages all pods of the runtime.
-//  2. When a source no longer defines a pod, the agent stops the pod at once. If no source has
-//     defined a pod of an earlier agent yet, the pod keeps running until every source has called
-//     set. The exception is [Agent.StopPods] with a zero ShutdownConfig, which also stops and
-//     removes such pods. The agent removes the data of pods only after the first relist is complete.
+//  2. When a source no longer defines a pod, the agent stops the pod at once. A pod of an earlier
+//     agent that no source has defined yet keeps running until every source has called set; if no
+//     source defines it then, the agent stops it. The exception is [Agent.StopPods] with a zero
+//     ShutdownConfig, which also stops and removes such pods. The agent removes the data of pods
+//     only after the first relist is complete.
 //  3. The agent adopts a pod that runs when the agent starts: the containers of the pod keep
 //     running, and its last reported status stays valid. A pod that has ended does not run
 //     again. But a static pod goes through admission again if an earlier agent has refused it,

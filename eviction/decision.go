@@ -44,9 +44,10 @@ type Report struct {
 	Quantity int64 `json:"quantity,omitzero"`
 	Target   int64 `json:"target,omitzero"`
 	// Since is the time since which the threshold is met. An unknown signal does not end
-	// this period. For a soft threshold that is not due yet, a break of less than 10 s, in
-	// which the threshold is not met, moves Since forward by twice the duration of the break.
-	// The break ends the period only if Since would then be in the future.
+	// this period. A break, in which the threshold is not met, ends it. There is one exception:
+	// if the threshold is soft and not due yet, a break of less than 10 s moves Since forward
+	// by twice the duration of the break, and ends the period only if Since would then be in
+	// the future.
 	Since time.Time `json:"since,omitzero"`
 	// Due reports whether the grace period is over, and Old whether the observation is no
 	// newer than the observation of the previous evaluation.

@@ -134,8 +134,8 @@ func isUnlimited(c corev1.Container) bool {
 }
 
 // containerBreach returns the first regular container, in the order of the stats, that
-// exceeds its limit. Writable layers do not count if they are on a separate filesystem
-// with the images.
+// exceeds its limit. Writable layers do not count if they and the images are on one
+// filesystem, and the volumes and logs on another ([DedicatedImageFS]).
 func containerBreach(pod *corev1.Pod, stats *PodStats, layout Layout) (Breach, bool) {
 	for i := range stats.Containers {
 		name := stats.Containers[i].Name

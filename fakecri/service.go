@@ -66,9 +66,10 @@ func (n *Node) serveProgram(ctx context.Context, c *container) error {
 	return nil
 }
 
-// waitPorts applies scheduled changes on time for as long as programs listen, because probes do not
-// call methods of the node. It acquires the lock. It also closes the ports of exited containers,
-// because a reboot does not close them.
+// waitPorts applies scheduled changes on time for as long as programs listen. Without it, they would
+// only be applied at the next call of a method, and a probe of a TCP port calls no method. waitPorts
+// acquires the lock. It also closes the ports of exited containers, because a reboot does not close
+// them.
 func (n *Node) waitPorts(ctx context.Context) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -84,9 +84,9 @@ type Kill struct {
 	// Lost counts what was lost between the previous kill and this kill.
 	Lost Lost
 
-	// The field from is the sequence number after which the log must be read again to find
-	// this kill and all kills that were incomplete when it started. The field end is the
-	// sequence number of the last record about the kill.
+	// To find this kill, and the kills that were incomplete when this kill started, the log
+	// must be read again after the record with the sequence number from. The record with the
+	// number end is the last record about the kill.
 	from, end uint64
 	// counted is the number by which the kill raises the kernel's counters: in a group
 	// kill, the chosen process may count twice. Zero means that it equals Kills.

@@ -84,8 +84,8 @@
 //   - Our kubelet_pleg_last_seen_seconds changes with each successful relist; in the kubelet it
 //     changes with each health check (kubernetes#86251). Our kubelet_pleg_discard_events is always
 //     0, because ours discards no event.
-//   - Our kubelet_pod_status_sync_duration_seconds is the time from a change to its publication,
-//     for each publication (kubernetes#107896).
+//   - Our kubelet_pod_status_sync_duration_seconds has one value for each publication of a status:
+//     the time since the first change that was not published yet (kubernetes#107896).
 //   - Our kubelet_pod_start_duration_seconds does not count pods that ran before the agent started.
 //   - Our kubelet_admission_rejections_total counts each refusal, also if a static pod is refused
 //     several times. Reasons that the kubelet does not have, such as the reasons of

@@ -46,7 +46,8 @@
 //     has measured the disks.
 //  5. A refresh examines at most WalkEntries files. It examines at most 4,096 files of a pod before
 //     it continues with the next pod. So a pod with millions of files does not block other pods.
-//     The count of an unfinished pod is reported as soon as the count exceeds the previous figure.
+//     Before all files of a pod are examined, the usage that was counted so far is reported as
+//     soon as it exceeds the previous figure.
 //     At most three folders of a pod are open at a time, however deeply they are nested.
 //  6. Even while a pod changes its folders, a refresh reads nothing outside these folders,
 //     counts no filesystem mounted in them, and follows no symbolic link.
@@ -116,8 +117,9 @@
 //   - If one source of figures fails, this package still uses the figures of the other sources; the
 //     kubelet has no figures in this case.
 //   - This package detects the layout of filesystems again in each refresh; the kubelet detects it
-//     once. For the available processes, this package uses the limit of the cgroup of all pods if
-//     this limit is closer than the node's limit. The kubelet uses only the node's limit.
+//     once. For pid.available, this package uses the limit of the cgroup of all pods if fewer
+//     processes are left until this limit than until the node's limit. The kubelet uses only the
+//     node's limit.
 //   - Here, a filesystem without a limit on inodes has no inode signals; in the kubelet, its inode
 //     signals are 0 of 0 inodes.
 //   - This package measures volumes and logs every minute and when the usage of the filesystems has

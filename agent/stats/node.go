@@ -202,8 +202,8 @@ func (n *nodeProbe) filesystems(out []eviction.Observation) []eviction.Observati
 	return out
 }
 
-// processes measures how many more processes can be started on the node. If the common limit of the
-// pods is closer, it measures how many more can be started in all pods together.
+// processes measures how many more processes can be started on the node. If fewer processes can be
+// started in all pods together, because of their common limit, it measures this number.
 func (n *nodeProbe) processes(out []eviction.Observation) []eviction.Observation {
 	at := n.clock.Now()
 	capacity, available := n.maxTasks, n.maxTasks.minus(parseTasks(n.read(&n.loadavg)))

@@ -38,7 +38,7 @@ type Provider struct {
 	disk    map[types.UID]podDisk
 	runtime runtimeStats
 	cpu     map[string]cpuSample // by container id, pod UID or cgroup
-	cores   map[Figure]uint64    // what processors returns; nil before the first call
+	cores   map[Figure]uint64    // result of the method processors; nil before its first call
 }
 
 // New returns a Provider that has measured nothing yet. The error reports every problem with

@@ -35,7 +35,7 @@ type Runner struct {
 	waiting      map[types.UID]map[string]corev1.ContainerStateWaiting
 	enforcements map[types.UID]enforcement
 	preStopped   map[types.UID]map[string]bool   // ids of containers whose preStop hook has ended
-	terminations map[types.UID]*terminationState // of terminating pods, and of pods known to have no record in State
+	terminations map[types.UID]*terminationState // of terminating pods; with none set, of pods without a stored termination record
 	restarting   map[types.UID]bool              // Actions.Restarting of the last plan
 	injections   map[types.UID]injections
 	replacements map[types.UID]string        // IDs of the sandboxes that restarts replace; "": no restart was requested
