@@ -138,7 +138,7 @@ conformance: ## run Kubernetes' specs with the label NodeConformance on a cluste
 	KPCLUSTER_NODE=$(NODE) KPCLUSTER_SPECS=all $(GO) test -vet=off -tags cluster -count=1 -timeout 3h -v -run '^TestSpecs$$' ./test/clusterbed
 
 cluster-peer: ## measure the kubelet and cluster-agent in turn as the node of a cluster, ROUNDS (5) times; needs root on Debian, an hour, and a quiet machine
-	KPCLUSTER_ROUNDS=$(ROUNDS) $(GO) test -vet=off -tags cluster,measure -count=1 -timeout 3h -v -run '^TestBesideTheKubelet$$' ./test/clusterbed
+	KPCLUSTER_ROUNDS=$(ROUNDS) $(GO) test -vet=off -tags cluster,measure -count=1 -timeout 3h -v -run '^TestComparison_AgentAndKubelet$$' ./test/clusterbed
 
 conformance-cri: ## check the CRI runtime at SOCKET; IMAGE, PULL_IMAGE, MISSING_IMAGE, CGROUP_PARENT: see fakecri/conformance
 	@KPCRI_SOCKET="$(SOCKET)" KPCRI_IMAGE="$(IMAGE)" KPCRI_PULL_IMAGE="$(PULL_IMAGE)" KPCRI_MISSING_IMAGE="$(MISSING_IMAGE)" \

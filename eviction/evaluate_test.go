@@ -76,7 +76,7 @@ func TestPercentageThresholds(t *testing.T) {
 }
 
 // A soft threshold sets the condition at once, and evicts after its grace period.
-func TestSoftThresholdWaitsForItsGracePeriod(t *testing.T) {
+func TestSoftThreshold_EvictsAfterItsGracePeriod(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
 	h.policy.MaxPodGracePeriodSeconds = 5

@@ -223,7 +223,7 @@ func TestParseFlags(t *testing.T) {
 }
 
 // The kubelet multiplies a float64 with a float32. This package must compute the same amounts.
-func TestValueOfCapacity(t *testing.T) {
+func TestValue_AmountsEqualTheKubelets(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		text           string

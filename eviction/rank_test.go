@@ -25,7 +25,7 @@ func ranked(s eviction.Signal, layout eviction.Layout, p eviction.Policy, pods [
 	return eviction.Rank(s, eviction.State{}, obs, p, epoch())
 }
 
-func TestKubeletRankOfMemory(t *testing.T) {
+func TestKubeletRank_OrdersByRequestPriorityAndExcess(t *testing.T) {
 	t.Parallel()
 	memory := corev1.ResourceMemory
 	for _, tt := range []struct {
@@ -84,7 +84,7 @@ func TestKubeletRankOfMemory(t *testing.T) {
 	}
 }
 
-func TestRankOfProcesses(t *testing.T) {
+func TestRank_ProcessesByPriorityThenCount(t *testing.T) {
 	t.Parallel()
 	pods := []*corev1.Pod{newPod("few"), newPod("many"), newPod("high", priority(1))}
 	var stats []eviction.PodStats
@@ -96,7 +96,7 @@ func TestRankOfProcesses(t *testing.T) {
 }
 
 // Which parts of a pod count for which disk.
-func TestRankOfDisksByLayout(t *testing.T) {
+func TestRank_DiskUsageDependsOnTheLayout(t *testing.T) {
 	t.Parallel()
 	pod := newPod("a", emptyDir("data", "", ""))
 	stats := diskStats(pod, 100, 10, 1)

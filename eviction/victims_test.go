@@ -186,7 +186,7 @@ func TestEscalation_StartsANewDeadline(t *testing.T) {
 }
 
 // A kubelet defect: -1 must mean the pod's own grace period.
-func TestGracePeriodsOfSoftEvictions(t *testing.T) {
+func TestVictims_GracePeriodsOfSoftEvictions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		maxGrace  int32

@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-func TestZeroConfigIsAnEmptyNode(t *testing.T) {
+func TestConfig_ZeroValueGivesAnEmptyNode(t *testing.T) {
 	n, err := fakecri.New(fakecri.Config{})
 	require.NoError(t, err)
 	images, err := n.ListImages(t.Context(), nil)
@@ -94,7 +94,7 @@ func TestNew_CopiesTheConfig(t *testing.T) {
 	require.EqualValues(t, 7, b.status(id).GetExitCode())
 }
 
-func TestSeedsMakeDifferentIDs(t *testing.T) {
+func TestSeed_ChangesIDs(t *testing.T) {
 	one := newBed(t)
 	two := newBed(t, func(c *fakecri.Config) { c.Seed = 1 })
 	require.NotEqual(t, one.pod("a"), two.pod("a"))
@@ -113,7 +113,7 @@ func TestLogger_LogsExits(t *testing.T) {
 	require.Contains(t, log.String(), `msg="sandbox stopped" pod=default/a`)
 }
 
-func TestDemoTablesFitTogether(t *testing.T) {
+func TestDemoImages_MatchDemoPrograms(t *testing.T) {
 	images := fakecri.DemoImages()
 	require.Len(t, images, len(fakecri.DemoPrograms()))
 	for _, img := range images {

@@ -15,7 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-func TestCreateContainerRefusesBadRequests(t *testing.T) {
+func TestCreateContainer_RejectsInvalidRequests(t *testing.T) {
 	b := newBed(t)
 	sandbox := b.pod("a")
 	noMeta := &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: "demo/web:1"}}
@@ -53,7 +53,7 @@ func TestCreateContainerRefusesBadRequests(t *testing.T) {
 	require.NoError(t, err, "root must be accepted as a user")
 }
 
-func TestContainerNameIsReservedInItsPod(t *testing.T) {
+func TestCreateContainer_NameIsReservedInItsPod(t *testing.T) {
 	b := newBed(t)
 	sandbox := b.pod("a")
 	id := b.make(sandbox, "a", "app", "demo/web:1")
@@ -135,7 +135,7 @@ func TestUnknownContainer(t *testing.T) {
 	requireCode(t, codes.NotFound, err)
 }
 
-func TestProgramsEndByThemselves(t *testing.T) {
+func TestPrograms_ExitOnlyAsConfigured(t *testing.T) {
 	for image, want := range map[string]struct {
 		after  time.Duration
 		code   int32
@@ -163,7 +163,7 @@ func TestProgramsEndByThemselves(t *testing.T) {
 	}
 }
 
-func TestCrashesAreCountedByAttempt(t *testing.T) {
+func TestPrograms_CrashesAreCountedByAttempt(t *testing.T) {
 	b := newBed(t)
 	sandbox := b.pod("a")
 	for attempt, want := range []runtimeapi.ContainerState{exited, exited, running, running} {
@@ -175,7 +175,7 @@ func TestCrashesAreCountedByAttempt(t *testing.T) {
 	}
 }
 
-func TestProgramThatCannotStart(t *testing.T) {
+func TestStartContainer_FailedStartIsAStartError(t *testing.T) {
 	b := newBed(t)
 	id := b.make(b.pod("a"), "a", "app", "demo/broken:1")
 	requireCode(t, codes.Unknown, b.StartContainer(t.Context(), id), "no such file or directory")
@@ -280,7 +280,7 @@ func TestStopContainer_SecondStopHasItsOwnGracePeriod(t *testing.T) {
 	})
 }
 
-func TestStopContainerOnASteppedClock(t *testing.T) {
+func TestStopContainer_EndsOnASteppedClock(t *testing.T) {
 	b := newBed(t)
 	_, id := b.start("a", "demo/stubborn:1")
 	done := make(chan error, 1)
@@ -300,7 +300,7 @@ func TestStopContainerOnASteppedClock(t *testing.T) {
 	}
 }
 
-func TestRemovingARunningContainerKillsIt(t *testing.T) {
+func TestRemoveContainer_EndsAPendingStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *fakecri.Config) { c.Clock = nil })
 		_, id := b.start("a", "demo/stubborn:1")
@@ -313,7 +313,7 @@ func TestRemovingARunningContainerKillsIt(t *testing.T) {
 	})
 }
 
-func TestListContainersFilters(t *testing.T) {
+func TestListContainers_FiltersByIDStateAndLabel(t *testing.T) {
 	b := newBed(t)
 	podA, a := b.start("a", "demo/web:1")
 	podB, first := b.start("b", "demo/job:1")
@@ -379,7 +379,7 @@ func TestListContainers_ImageAsRequestedAndStatusAsResolved(t *testing.T) {
 	require.Equal(t, st.GetImageId(), gone.GetImageRef())
 }
 
-func TestContainerMessagesAreCopies(t *testing.T) {
+func TestContainers_MessagesAreCopies(t *testing.T) {
 	b := newBed(t)
 	config := containerConfig("app", "demo/web:1", 0)
 	config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/in"}}

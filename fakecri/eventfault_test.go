@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-func TestFailEventsRefusesWhatCannotBe(t *testing.T) {
+func TestFailEvents_RejectsInvalidFaults(t *testing.T) {
 	b := newBed(t)
 	for name, tc := range map[string]struct {
 		fault fakecri.EventFault

@@ -73,7 +73,7 @@ func (r *reader) stop() {
 
 func realTime(c *fakecri.Config) { c.Clock = nil }
 
-func TestEventsOfAPodsLife(t *testing.T) {
+func TestEvents_ReportThePodLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		r := subscribe(t, b.Node)
@@ -143,7 +143,7 @@ func TestEvents_HaveThePodAtTheirTime(t *testing.T) {
 	})
 }
 
-func TestEventsAreKeptForFiveMinutesWithoutReaders(t *testing.T) {
+func TestEvents_UnreadAreKeptForFiveMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		b.pod("old")
@@ -160,7 +160,7 @@ func TestEventsAreKeptForFiveMinutesWithoutReaders(t *testing.T) {
 	})
 }
 
-func TestBacklogIsBoundedByAge(t *testing.T) {
+func TestEvents_BacklogIsLimitedByAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		for i := range 100 {
@@ -200,7 +200,7 @@ func TestEvents_SlowSubscriberDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestEventOfAContainerWhoseSandboxVanished(t *testing.T) {
+func TestEvents_VanishedSandboxHasNoStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		sandbox, app := b.start("pod", "demo/web:1")
@@ -215,7 +215,7 @@ func TestEventOfAContainerWhoseSandboxVanished(t *testing.T) {
 	})
 }
 
-func TestSubscriberOnASteppedClock(t *testing.T) {
+func TestEvents_AreSentOnASteppedClock(t *testing.T) {
 	b := newBed(t)
 	b.start("pod", "demo/job:1")
 	ctx, cancel := context.WithCancel(t.Context())

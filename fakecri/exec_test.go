@@ -65,7 +65,7 @@ func TestExecSync(t *testing.T) {
 	}
 }
 
-func TestExecSyncNeedsARunningContainerToItsEnd(t *testing.T) {
+func TestExecSync_RequiresARunningContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withTools)
 		_, id := b.start("a", "demo/web:1")

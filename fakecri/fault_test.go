@@ -92,7 +92,7 @@ func TestFault_ListIsAppliedInOrder(t *testing.T) {
 	require.NoError(t, version())
 }
 
-func TestFaultThatIgnoresTheContext(t *testing.T) {
+func TestFault_IgnoresTheContext(t *testing.T) {
 	for name, fault := range map[string]fakecri.Fault{
 		"a delay": {Delay: time.Hour, IgnoreContext: true},
 		"a hang":  {Hang: true, IgnoreContext: true},
@@ -131,7 +131,7 @@ func TestServe_StopsWithACallThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-func TestFaultOfOneObject(t *testing.T) {
+func TestFault_AffectsOnlyItsObject(t *testing.T) {
 	b := newBed(t)
 	_, a := b.start("a", "demo/web:1")
 	_, other := b.start("b", "demo/web:1")
@@ -153,7 +153,7 @@ func TestFaultOfOneObject(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 }
 
-func TestFaultOfAllMethodsAndACallThatFailedChangedNothing(t *testing.T) {
+func TestFault_AllMethodsFailWithoutChanges(t *testing.T) {
 	b := newBed(t)
 	sandbox, id := b.start("a", "demo/web:1")
 	boom := errors.New("boom")
@@ -248,7 +248,7 @@ func TestHang(t *testing.T) {
 	})
 }
 
-func TestCancelledCallsDoNothing(t *testing.T) {
+func TestRunPodSandbox_CancelledCallAddsNothing(t *testing.T) {
 	b := newBed(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -257,7 +257,7 @@ func TestCancelledCallsDoNothing(t *testing.T) {
 	b.pod("a")
 }
 
-func TestCallsAreRecordedInOrder(t *testing.T) {
+func TestCalls_AreRecordedInOrder(t *testing.T) {
 	b := newBed(t)
 	sandbox, id := b.start("a", "demo/web:1")
 	require.NoError(t, b.Fail("StopContainer", fakecri.Fault{Err: errBroken}))

@@ -26,9 +26,9 @@ var _ cri.ImageManagerService = (*fakecri.Node)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestNodeNeedsNoAdapter compares by reflection, because the interface of v0.37
+// TestNode_ImplementsTheRuntimeService compares by reflection, because the interface of v0.37
 // has two more methods, with messages that v0.36 does not have.
-func TestNodeNeedsNoAdapter(t *testing.T) {
+func TestNode_ImplementsTheRuntimeService(t *testing.T) {
 	t.Parallel()
 	node, later := reflect.TypeFor[*fakecri.Node](), []string{"CheckpointPod", "RestorePod"}
 	for want := range reflect.TypeFor[cri.RuntimeService]().Methods() {

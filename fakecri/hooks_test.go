@@ -30,7 +30,7 @@ func TestKills(t *testing.T) {
 	}
 }
 
-func TestKillSandboxKeepsTheNetworkUntilItIsStopped(t *testing.T) {
+func TestKillSandbox_KeepsTheAddressUntilTheStop(t *testing.T) {
 	b := newBed(t)
 	sandbox, _ := b.start("pod", "demo/web:1")
 	require.NoError(t, b.KillSandbox(sandbox))
@@ -40,7 +40,7 @@ func TestKillSandboxKeepsTheNetworkUntilItIsStopped(t *testing.T) {
 	require.Empty(t, b.sandbox(sandbox).GetNetwork().GetIp())
 }
 
-func TestOOMKilledChildMarksTheContainerForItsLife(t *testing.T) {
+func TestOOMKillChild_SetsTheReasonPermanently(t *testing.T) {
 	b := newBed(t)
 	_, id := b.start("pod", "demo/job:1")
 	require.NoError(t, b.OOMKillChild(id))
@@ -106,7 +106,7 @@ func TestVanishedContainer(t *testing.T) {
 	})
 }
 
-func TestVanishedSandboxLeavesItsContainers(t *testing.T) {
+func TestRemoveSilently_SandboxLeavesItsContainers(t *testing.T) {
 	b := newBed(t)
 	sandbox, id := b.start("pod", "demo/web:1")
 	waiting := b.make(sandbox, "pod", "waiting", "demo/web:1")
@@ -151,7 +151,7 @@ func TestRestart_ContainersKeepRunning(t *testing.T) {
 	})
 }
 
-func TestRestartWhileAnEventIsDelivered(t *testing.T) {
+func TestRestart_DeliversTheCurrentEventBeforeTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		r := subscribe(t, b.Node)
@@ -189,7 +189,7 @@ func TestReboot(t *testing.T) {
 	require.NotEmpty(t, b.sandbox(next).GetNetwork().GetIp())
 }
 
-func TestWallClockSteps(t *testing.T) {
+func TestStepClock_ChangesOnlyNewTimestamps(t *testing.T) {
 	b := newBed(t)
 	_, job := b.start("pod", "demo/job:1")
 	before := b.status(job)

@@ -20,7 +20,7 @@ func (b *bed) image(name string) *runtimeapi.Image {
 	return resp.GetImage()
 }
 
-func TestReferencesOfOneImage(t *testing.T) {
+func TestImages_AreFoundByEveryReference(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	for name, full := range map[string]string{
 		"busybox":                       "docker.io/library/busybox:latest",
@@ -123,7 +123,7 @@ func TestPullImage_FromTheRegistry(t *testing.T) {
 	require.Equal(t, []string{"docker.io/library/here:1"}, list[0].GetRepoTags())
 }
 
-func TestRemovedImageIsGoneWithAllItsReferencesAndCanBePulledAgain(t *testing.T) {
+func TestRemoveImage_RemovesAllReferences(t *testing.T) {
 	b := newBed(t, func(c *fakecri.Config) {
 		c.Images = []fakecri.Image{{Name: "a:1", Tags: []string{"a:2"}, User: "nobody:users"}}
 	})
@@ -159,7 +159,7 @@ func TestPullImage_MovesATag(t *testing.T) {
 	require.Equal(t, []string{"docker.io/library/app:1"}, b.image(old.GetId()).GetRepoTags())
 }
 
-func TestImageMessagesAreCopies(t *testing.T) {
+func TestImages_MessagesAreCopies(t *testing.T) {
 	b := newBed(t)
 	b.image("demo/web:1").RepoTags[0] = "changed"
 	require.Equal(t, []string{"docker.io/demo/web:1"}, b.image("demo/web:1").GetRepoTags())
@@ -182,7 +182,7 @@ func TestImageFsInfo(t *testing.T) {
 	require.EqualValues(t, 1<<20, info.GetImageFilesystems()[0].GetUsedBytes().GetValue())
 }
 
-func TestProgramIsFoundByAnyNameOfTheImage(t *testing.T) {
+func TestPrograms_AreFoundByAnyImageName(t *testing.T) {
 	b := newBed(t, func(c *fakecri.Config) {
 		c.Images = append(c.Images[1:], fakecri.Image{Name: "x:1", Tags: []string{"demo/broken:1"}})
 	})

@@ -60,7 +60,7 @@ func TestNetwork(t *testing.T) {
 
 // Over a network in memory, a program is reachable at the address of its pod. A
 // program of a pod on the host's network is reachable at the address of the node.
-func TestProgramsOnANetworkInMemory(t *testing.T) {
+func TestNetwork_ReachesProgramsByAddress(t *testing.T) {
 	t.Parallel()
 	var network fakecri.Network
 	node, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages(), Programs: fakecri.DemoPrograms(), Listen: network.Listen})

@@ -155,7 +155,7 @@ func config0(t *testing.T, b *bed) string {
 	return list[0].GetId()
 }
 
-func TestProgramByCommand(t *testing.T) {
+func TestPrograms_AreFoundByCommand(t *testing.T) {
 	b := newBed(t, func(c *fakecri.Config) {
 		c.Programs["demo/web:1 migrate --all now"] = fakecri.Program{Runtime: time.Second, ExitCode: 4}
 	})

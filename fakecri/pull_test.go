@@ -76,7 +76,7 @@ func TestPullImage_CancelledPullAddsNothing(t *testing.T) {
 	})
 }
 
-func TestPullWithCredentials(t *testing.T) {
+func TestPullImage_RequiresValidCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withRegistry(fakecri.Pull{Username: "me", Password: "secret", Delay: time.Second}))
 		encode := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -147,7 +147,7 @@ func TestPullImage_FailsOnAFullDisk(t *testing.T) {
 	})
 }
 
-func TestLayersAreFreedWithTheLastImageThatHasThem(t *testing.T) {
+func TestRemoveImage_KeepsLayersOfOtherImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withRegistry(fakecri.Pull{}))
 		for _, name := range []string{"app:1", "app:2"} {

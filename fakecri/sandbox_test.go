@@ -9,7 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestRunPodSandboxRefusesBadConfigs(t *testing.T) {
+func TestRunPodSandbox_RejectsInvalidConfigs(t *testing.T) {
 	groupOnly := podConfig("a", 0)
 	groupOnly.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 		RunAsGroup: &runtimeapi.Int64Value{Value: 20},
@@ -39,7 +39,7 @@ func TestRunPodSandboxRefusesBadConfigs(t *testing.T) {
 	}
 }
 
-func TestSandboxNameIsReservedUntilRemoval(t *testing.T) {
+func TestRunPodSandbox_NameIsReservedUntilRemoval(t *testing.T) {
 	b := newBed(t)
 	id := b.pod("a")
 	run := func(attempt uint32) error {
@@ -88,7 +88,7 @@ func TestUnknownSandbox(t *testing.T) {
 	requireCode(t, codes.NotFound, err)
 }
 
-func TestStoppingASandboxKillsWithoutGrace(t *testing.T) {
+func TestStopPodSandbox_KillsWithoutAGracePeriod(t *testing.T) {
 	b := newBed(t)
 	sandbox, app := b.start("a", "demo/web:1")
 	waiting := b.make(sandbox, "a", "waiting", "demo/web:1")
@@ -108,7 +108,7 @@ func TestStoppingASandboxKillsWithoutGrace(t *testing.T) {
 	require.Contains(t, st.GetMessage(), "is not running")
 }
 
-func TestRemovingASandboxRemovesItsContainers(t *testing.T) {
+func TestRemovePodSandbox_RemovesItsContainers(t *testing.T) {
 	b := newBed(t)
 	sandbox, app := b.start("a", "demo/web:1")
 	_, other := b.start("b", "demo/web:1")
@@ -120,7 +120,7 @@ func TestRemovingASandboxRemovesItsContainers(t *testing.T) {
 	b.start("a", "demo/web:1") // all names are free again
 }
 
-func TestHostNetworkHasNoAddress(t *testing.T) {
+func TestHostNetwork_SandboxHasNoAddress(t *testing.T) {
 	b := newBed(t)
 	config := podConfig("a", 0)
 	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
@@ -135,7 +135,7 @@ func TestHostNetworkHasNoAddress(t *testing.T) {
 	require.NoError(t, b.RemovePodSandbox(t.Context(), id))
 }
 
-func TestListPodSandboxFilters(t *testing.T) {
+func TestListPodSandbox_FiltersByIDStateAndLabel(t *testing.T) {
 	b := newBed(t)
 	one, two, three := b.pod("one"), b.pod("two"), b.pod("three")
 	require.NoError(t, b.StopPodSandbox(t.Context(), two))
@@ -170,7 +170,7 @@ func TestListPodSandboxFilters(t *testing.T) {
 	}
 }
 
-func TestListAndStatusOfASandboxAgree(t *testing.T) {
+func TestListPodSandbox_AgreesWithTheStatus(t *testing.T) {
 	b := newBed(t)
 	id := b.pod("a")
 	list, err := b.ListPodSandbox(t.Context(), nil)
@@ -186,7 +186,7 @@ func TestListAndStatusOfASandboxAgree(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestSandboxMessagesAreCopies(t *testing.T) {
+func TestSandboxes_MessagesAreCopies(t *testing.T) {
 	b := newBed(t)
 	config := podConfig("a", 0)
 	id, err := b.RunPodSandbox(t.Context(), config, "")

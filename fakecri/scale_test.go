@@ -96,9 +96,9 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestContainersAreSmall checks the memory of a container, on which tests with
+// TestContainers_UseLittleMemory checks the memory of a container, on which tests with
 // thousands of pods depend. The memory includes unread events.
-func TestContainersAreSmall(t *testing.T) {
+func TestContainers_UseLittleMemory(t *testing.T) {
 	const pods, limit = 2000, 4 << 10
 	before := heap()
 	b := fill(t, pods)
@@ -108,10 +108,10 @@ func TestContainersAreSmall(t *testing.T) {
 	require.Less(t, each, uint64(limit))
 }
 
-// TestListsAllocateWhatTheyReturn compares the allocations of a list of all
+// TestListContainers_AllocatesOnlyItsResult compares the allocations of a list of all
 // containers with the allocations of the same messages made by hand. It also
 // compares a short list on a small node with a short list on a large node.
-func TestListsAllocateWhatTheyReturn(t *testing.T) {
+func TestListContainers_AllocatesOnlyItsResult(t *testing.T) {
 	few, many := fill(t, 10), fill(t, 500)
 	allocs := func(b *bed, filter *runtimeapi.ContainerFilter) int {
 		return int(testing.AllocsPerRun(10, func() {

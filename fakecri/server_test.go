@@ -19,8 +19,8 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// TestPodsLifeOverGRPC calls all implemented methods, in a bubble.
-func TestPodsLifeOverGRPC(t *testing.T) {
+// TestServe_PodLifecycle calls all implemented methods, in a bubble.
+func TestServe_PodLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withTools)
 		rt, images := serve(t, b.Node)
@@ -108,7 +108,7 @@ func TestPodsLifeOverGRPC(t *testing.T) {
 	})
 }
 
-func TestEmptyRequestsOverGRPCAreAnswered(t *testing.T) {
+func TestServe_AnswersEmptyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, images := serve(t, newBed(t, realTime).Node)
 		ctx := t.Context()
@@ -152,7 +152,7 @@ func TestServe_Unimplemented(t *testing.T) {
 	})
 }
 
-func TestEventsOverGRPC(t *testing.T) {
+func TestServe_SendsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		rt, _ := serve(t, b.Node)
@@ -173,7 +173,7 @@ func TestEventsOverGRPC(t *testing.T) {
 	})
 }
 
-func TestRestartCutsConnectionsAndClientsComeBack(t *testing.T) {
+func TestRestart_ClosesConnectionsAndClientsReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		rt, _ := serve(t, b.Node)
@@ -203,7 +203,7 @@ func TestRestartCutsConnectionsAndClientsComeBack(t *testing.T) {
 	})
 }
 
-func TestErrorsOfFaultsOverGRPC(t *testing.T) {
+func TestServe_ReturnsErrorsOfFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		rt, _ := serve(t, b.Node)
@@ -222,7 +222,7 @@ func TestErrorsOfFaultsOverGRPC(t *testing.T) {
 	})
 }
 
-func TestServeEndsCallsAndClosesTheListener(t *testing.T) {
+func TestServe_EndsCallsAndClosesTheListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		_, id := b.start("pod", "demo/stubborn:1")
@@ -259,7 +259,7 @@ type brokenListener struct{ net.Listener }
 
 func (brokenListener) Accept() (net.Conn, error) { return nil, errors.New("no more") }
 
-func TestServeReturnsTheListenersError(t *testing.T) {
+func TestServe_ReturnsTheListenersError(t *testing.T) {
 	err := newBed(t).Serve(t.Context(), brokenListener{bufconn.Listen(1)})
 	require.ErrorContains(t, err, "fakecri: serve: no more")
 }

@@ -23,7 +23,7 @@ func socketNode(t *testing.T) (b *bed, sandbox, id string) {
 	return b, sandbox, id
 }
 
-func TestRealProbersReachPodsOnTheirOwnAddresses(t *testing.T) {
+func TestPorts_ListenOnEachPodsOwnAddress(t *testing.T) {
 	b, sandbox, id := socketNode(t)
 	other, _ := b.start("other", "demo/web:1") // the same port at another address
 	for _, s := range []string{sandbox, other} {
@@ -43,7 +43,7 @@ func TestRealProbersReachPodsOnTheirOwnAddresses(t *testing.T) {
 	require.ErrorContains(t, err, "refused")
 }
 
-func TestPortForwardStreamReachesAProgram(t *testing.T) {
+func TestPortForwardStream_ConnectsToAProgram(t *testing.T) {
 	b, sandbox, _ := socketNode(t)
 	client, stream := net.Pipe()
 	done := make(chan error, 1)

@@ -107,7 +107,7 @@ func listening(t *testing.T, p fakecri.Program) (*bed, *wire) {
 
 func (b *bed) ip(sandbox string) string { return b.sandbox(sandbox).GetNetwork().GetIp() }
 
-func TestHTTPPortAnswersByHealthAndPath(t *testing.T) {
+func TestHTTPPort_AnswersByHealthAndPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := listening(t, fakecri.Program{
 			HealthyAfter: 5 * time.Second, Runtime: 20 * time.Second,
@@ -137,7 +137,7 @@ func TestHTTPPortAnswersByHealthAndPath(t *testing.T) {
 	})
 }
 
-func TestGRPCPortAnswersHealthChecks(t *testing.T) {
+func TestGRPCPort_AnswersHealthChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := listening(t, fakecri.Program{HealthyAfter: time.Second, Ports: []fakecri.Port{{Number: 9090, Protocol: fakecri.GRPC}}})
 		b.start("a", "demo/web:1")
@@ -160,7 +160,7 @@ func TestGRPCPortAnswersHealthChecks(t *testing.T) {
 	})
 }
 
-func TestTCPPortIsOpenWhileTheProgramIsHealthy(t *testing.T) {
+func TestTCPPort_IsOpenWhileTheProgramIsHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := listening(t, fakecri.Program{HealthyAfter: 5 * time.Second, Ports: []fakecri.Port{{Number: 5432, Protocol: fakecri.TCP}}})
 		b.start("a", "demo/web:1")
@@ -219,7 +219,7 @@ func TestPorts_CloseWithTheContainer(t *testing.T) {
 	}
 }
 
-func TestProgramsServeOnWhileTheRuntimeIsDown(t *testing.T) {
+func TestPorts_StayOpenWhileTheRuntimeIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := listening(t, fakecri.Program{Runtime: 10 * time.Second, Ports: []fakecri.Port{{Number: 80}}})
 		b.start("a", "demo/web:1")
@@ -245,7 +245,7 @@ func TestPorts_OccupiedPortFailsTheStart(t *testing.T) {
 	})
 }
 
-func TestNothingListensAfterShutdown(t *testing.T) {
+func TestShutdown_NewContainersOpenNoPorts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := listening(t, fakecri.Program{Ports: []fakecri.Port{{Number: 80}}})
 		b.Shutdown()
@@ -255,7 +255,7 @@ func TestNothingListensAfterShutdown(t *testing.T) {
 	})
 }
 
-func TestPodOnTheHostsNetworkListensOnLoopback(t *testing.T) {
+func TestHostNetwork_PodListensOnLoopback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := listening(t, fakecri.Program{Ports: []fakecri.Port{{Number: 80}}})
 		config := podConfig("a", 0)

@@ -33,7 +33,7 @@ func (b *bed) stats(id string) *runtimeapi.ContainerStats {
 	return stats
 }
 
-func TestStatsFollowTheProgram(t *testing.T) {
+func TestStats_ReportTheUsageOfTheProgram(t *testing.T) {
 	b := newBed(t, withAppetite)
 	_, id := b.start("a", "demo/web:1")
 	b.clock.Step(4 * time.Second)
@@ -64,7 +64,7 @@ func TestStatsFollowTheProgram(t *testing.T) {
 	requireCode(t, codes.NotFound, err)
 }
 
-func TestStatsOfAnIdleProgramAreSmallAndNotZero(t *testing.T) {
+func TestStats_IdleProgramHasSmallNonzeroUsage(t *testing.T) {
 	b := newBed(t)
 	sandbox := b.pod("a")
 	id := b.make(sandbox, "a", "app", "demo/stubborn:1")
@@ -115,7 +115,7 @@ func TestStatsFilters(t *testing.T) {
 	requireCode(t, codes.Unknown, err) // the container was not started
 }
 
-func TestPodStatsAreTheSumOfItsContainers(t *testing.T) {
+func TestPodSandboxStats_AreTheSumOfItsContainers(t *testing.T) {
 	b := newBed(t, withAppetite)
 	sandbox, _ := b.start("a", "demo/web:1")
 	second := b.make(sandbox, "a", "second", "demo/web:1")
@@ -151,7 +151,7 @@ func TestPodStatsAreTheSumOfItsContainers(t *testing.T) {
 	requireCode(t, codes.NotFound, err)
 }
 
-func TestPodOnTheHostsNetworkHasNoNetworkStats(t *testing.T) {
+func TestPodSandboxStats_HostNetworkHasNoNetworkStats(t *testing.T) {
 	b := newBed(t)
 	config := podConfig("a", 0)
 	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
@@ -207,7 +207,7 @@ func BenchmarkListContainerStats(b *testing.B) {
 	}
 }
 
-func TestStatsOverGRPCAreTheSame(t *testing.T) {
+func TestServe_ReturnsTheSameStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, withAppetite)
 		rt, _ := serve(t, b.Node)
@@ -296,7 +296,7 @@ func TestStats_Faults(t *testing.T) {
 	}
 }
 
-func TestStatsDoNotFollowTheWallClock(t *testing.T) {
+func TestStats_DoNotDependOnTheWallClock(t *testing.T) {
 	b := newBed(t, withAppetite)
 	_, id := b.start("a", "demo/web:1")
 	b.clock.Step(4 * time.Second)
@@ -310,7 +310,7 @@ func TestStatsDoNotFollowTheWallClock(t *testing.T) {
 	require.EqualValues(t, 4*4096, list[0].GetWritableLayer().GetUsedBytes().GetValue())
 }
 
-func TestRebootKeepsWhatWasWritten(t *testing.T) {
+func TestReboot_KeepsTheWritableLayer(t *testing.T) {
 	b := newBed(t, withAppetite)
 	b.start("a", "demo/web:1")
 	b.clock.Step(4 * time.Second)

@@ -98,7 +98,7 @@ func streamsOf(rt runtimeapi.RuntimeServiceClient, images runtimeapi.ImageServic
 	}
 }
 
-func TestStreamedListsAreTheListsInSeveralMessages(t *testing.T) {
+func TestStreams_SplitListsIntoSeveralMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *fakecri.Config) {
 			for i := range 235 {
@@ -117,7 +117,7 @@ func TestStreamedListsAreTheListsInSeveralMessages(t *testing.T) {
 	})
 }
 
-func TestStreamOfAnEmptyListHasNoMessage(t *testing.T) {
+func TestStreams_EmptyListHasNoMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *fakecri.Config) { c.Images, c.Programs = nil, nil })
 		rt, images := serve(t, b.Node)
@@ -146,7 +146,7 @@ func TestStreams_FiltersAndRecordedNames(t *testing.T) {
 	})
 }
 
-func TestStreamsFailWhileTheRuntimeIsDown(t *testing.T) {
+func TestStreams_FailWhileTheRuntimeIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		rt, images := serve(t, b.Node)

@@ -105,7 +105,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errPipe }
 
-func TestAttachStreamLastsAsLongAsTheContainer(t *testing.T) {
+func TestAttachStream_EndsWithTheContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, realTime)
 		_, id := b.start("a", "demo/crash:1")
@@ -125,7 +125,7 @@ func TestAttachStreamLastsAsLongAsTheContainer(t *testing.T) {
 	})
 }
 
-func TestPortForwardStreamNeedsAPodThatListens(t *testing.T) {
+func TestPortForwardStream_RequiresAListeningPod(t *testing.T) {
 	b := newBed(t)
 	sandbox, _ := b.start("a", "demo/web:1")
 	for id, want := range map[string]string{"nobody": "failed to find sandbox", sandbox: "connection refused"} {

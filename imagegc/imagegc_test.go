@@ -204,7 +204,7 @@ func TestCollect_NotEnoughSpaceAndAFailedDeletion(t *testing.T) {
 	require.Len(t, r.events, 1)
 }
 
-func TestSizesInMessages(t *testing.T) {
+func TestSpaceError_PrintsSizesInBinaryUnits(t *testing.T) {
 	for bytes, want := range map[uint64]string{
 		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 * mib: "1.5 GiB", 5 << 40: "5.0 TiB", 5 << 50: "5120.0 TiB",
 	} {

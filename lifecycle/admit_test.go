@@ -208,7 +208,7 @@ func TestNodeHandler_FirstReason(t *testing.T) {
 
 // The kubelet writes the node's operating system into the labels of a node
 // object that it shares with other parts of the process.
-func TestTheNodeIsNotModified(t *testing.T) {
+func TestNodeHandler_DoesNotModifyTheNode(t *testing.T) {
 	t.Parallel()
 	node := machine(map[string]string{corev1.LabelOSStable: "dummyOS"})
 	before := node.DeepCopy()

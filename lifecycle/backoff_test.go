@@ -232,7 +232,7 @@ func TestBackoff_DelayDoesNotOverflow(t *testing.T) {
 	require.True(t, waiting)
 }
 
-func TestConfigProblemsAreReportedTogether(t *testing.T) {
+func TestBackoffConfig_ProblemsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	_, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Initial: -1, Max: -2})
 	require.EqualError(t, err, "lifecycle: invalid back-off config: field Initial: -1ns is negative\nfield Max: -2ns is negative")

@@ -11,7 +11,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-func TestBackOffGoesOnAfterARestartOfTheAgent(t *testing.T) {
+func TestBackoff_ContinuesAfterAnAgentRestart(t *testing.T) {
 	t.Parallel()
 	before, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	for range 3 {

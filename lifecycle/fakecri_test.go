@@ -33,7 +33,7 @@ func onRuntime(t *testing.T, p fakecri.Program) (n *fakecri.Node, id string) {
 
 // A complete termination on a runtime: hook, SIGTERM, SIGKILL, and a second deletion during
 // the termination.
-func TestTheEndOfAContainerOnARuntime(t *testing.T) {
+func TestTerminate_HooksAndSignalsOnARuntime(t *testing.T) {
 	t.Parallel()
 	hang := map[string]fakecri.Exec{"hang": {Runtime: time.Hour}, "quick": {Runtime: time.Second, Stdout: "drained"}, "bad": {ExitCode: 1, Stderr: "no"}}
 	for _, tt := range []struct {

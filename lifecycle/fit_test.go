@@ -142,7 +142,7 @@ func TestGeneralPredicates(t *testing.T) {
 	require.Equal(t, lifecycle.NodeName, lifecycle.FitsNode(named, machine(nil)).Reason)
 }
 
-func TestEveryKindOfResourceCounts(t *testing.T) {
+func TestFitsResources_ChecksEveryKindOfResource(t *testing.T) {
 	t.Parallel()
 	node := machine(nil)
 	node.Status.Allocatable = res("cpu", "1", "memory", "1Gi", "ephemeral-storage", "10", "pods", "1",
@@ -165,7 +165,7 @@ func TestEveryKindOfResourceCounts(t *testing.T) {
 	require.Equal(t, "OutOfmemory", lifecycle.OutOfMemory)
 }
 
-func TestNodeAffinityOperators(t *testing.T) {
+func TestNodeAffinity_EveryOperator(t *testing.T) {
 	t.Parallel()
 	node := machine(map[string]string{"zone": "a", "cpus": "8", "word": "many"})
 	expr := func(key string, op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {

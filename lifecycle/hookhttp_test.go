@@ -135,7 +135,7 @@ func TestHTTPHook_InvalidRequests(t *testing.T) {
 
 // Upstream's TestRunHandlerHttpFailure: a response together with an error, as
 // clients may return.
-func TestRunHandlerHTTPFailure(t *testing.T) {
+func TestHook_FailedHTTPRequestIsReported(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("fake http error")
 	d := &doer{err: failed, resp: &http.Response{Body: io.NopCloser(strings.NewReader("body"))}}
@@ -162,7 +162,7 @@ func TestHook_HTTPSWithASelfSignedCertificate(t *testing.T) {
 }
 
 // Upstream's TestRunHandlerHttpsFailureFallback and TestIsHTTPResponseError.
-func TestRunHandlerHTTPSFailureFallback(t *testing.T) {
+func TestHook_HTTPSFallsBackToHTTP(t *testing.T) {
 	t.Parallel()
 	var headers http.Header
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers = r.Header.Clone() }))
@@ -215,7 +215,7 @@ func TestHook_ConnectionsAreNotReused(t *testing.T) {
 	require.True(t, closes, "the request must have the header Connection: close")
 }
 
-func TestRedirectsStayOnTheirHost(t *testing.T) {
+func TestHook_RedirectToAnotherHostIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	target := "/again"

@@ -96,7 +96,7 @@ func TestRunHandlerExec(t *testing.T) {
 }
 
 // Upstream's TestRunHandlerExecFailure, and the pod's events.
-func TestRunHandlerExecFailure(t *testing.T) {
+func TestHook_FailedCommandEventOmitsItsOutput(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("invalid command")
 	for kind, event := range map[lifecycle.HookKind]string{
@@ -316,7 +316,7 @@ func TestHook_FailureIsLogged(t *testing.T) {
 		h.Pod.Namespace, h.Pod.Name, h.Pod.UID, h.Container.Name))
 }
 
-func TestOutputsAreBoundedAndRedacted(t *testing.T) {
+func TestOutputs_BoundedAndRedacted(t *testing.T) {
 	t.Parallel()
 	says := ""
 	r := hookRunner(t, lifecycle.HookConfig{

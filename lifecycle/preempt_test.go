@@ -189,7 +189,7 @@ func TestPlanPreemption_HugeHoldingsCoverTheNeeds(t *testing.T) {
 
 // A plan covers the needs, contains no pod twice and no unnecessary pod, and does not depend
 // on the order of the pods.
-func TestPlansOfRandomNodes(t *testing.T) {
+func TestPlanPreemption_MinimalPlansForRandomNodes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))

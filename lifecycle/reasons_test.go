@@ -16,7 +16,7 @@ import (
 var _ lifecycle.ExecRunner = cri.RuntimeService(nil)
 
 // The texts must equal the kubelet's byte for byte, because users search for them.
-func TestTextsAreTheKubelets(t *testing.T) {
+func TestReasons_TextsEqualTheKubelets(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u"}}
 	require.Equal(t, "back-off 2m40s restarting failed container=main pod=web_shop(u)", lifecycle.CrashLoopMessage(160*time.Second, "main", pod))

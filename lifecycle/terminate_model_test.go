@@ -19,7 +19,7 @@ import (
 // For random containers, hooks, runtimes and second deletions: the termination is complete 2 s
 // after the deadline, no container is stopped before the containers that depend on it, and
 // without failures every container is stopped.
-func TestTerminationsOfRandomPods(t *testing.T) {
+func TestTerminate_RandomPodsStopInOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {

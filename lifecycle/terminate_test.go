@@ -190,7 +190,7 @@ func plan(names ...string) lifecycle.TerminationPlan {
 }
 
 // Upstream's TestTerminationOrderingSidecarStopAfterMain and ...InReverseOrder.
-func TestTerminationOrderingSidecarsInReverseOrder(t *testing.T) {
+func TestTerminate_SidecarsStopInReverseOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(map[string]time.Duration{"main": time.Second, "sc1": time.Second, "sc2": time.Second, "sc3": time.Second})
@@ -203,7 +203,7 @@ func TestTerminationOrderingSidecarsInReverseOrder(t *testing.T) {
 
 // Upstream's TestTerminationOrderingObeysGrace: no container waits past the
 // deadline.
-func TestTerminationOrderingObeysGrace(t *testing.T) {
+func TestTerminate_NoContainerWaitsPastTheDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const never = time.Hour
@@ -327,7 +327,7 @@ func TestTerminate_SupersededCallIsCancelledAndMayStillStop(t *testing.T) {
 }
 
 // kubernetes#134338: the hook, the waiting and the stop share one deadline.
-func TestHookAndStopShareOneDeadline(t *testing.T) {
+func TestTerminate_HookAndStopShareOneDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(map[string]time.Duration{"main": time.Hour, "sc1": time.Hour})

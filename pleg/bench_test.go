@@ -83,7 +83,7 @@ func BenchmarkRelistIdle(b *testing.B) {
 
 // The first pass inspects every pod. kubelet 1.36 with 5 ms per pod: 110 pods 0.60 s, 500
 // pods 2.8 s, 5,000 pods 30.5 s.
-func TestTheFirstRelistInspectsInParallel(t *testing.T) {
+func TestRelist_FirstPassInspectsInParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newStill(500)
 		rt.delay = 5 * time.Millisecond

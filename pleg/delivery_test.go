@@ -14,7 +14,7 @@ import (
 )
 
 // The kubelet drops events if its channel of 1,000 events is full.
-func TestNoEventIsLostHoweverMany(t *testing.T) {
+func TestDelivery_LosesNoneOfManyEvents(t *testing.T) {
 	r := newRig(t, fakeClock())
 	const pods = 500
 	for p := range pods {

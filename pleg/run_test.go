@@ -187,7 +187,7 @@ func (s slowLists) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxF
 }
 
 // In the kubelet, waiters of all other pods wait for the hanging pod.
-func TestAHungPodDelaysNoOther(t *testing.T) {
+func TestRun_HungPodsDoNotDelayOthers(t *testing.T) {
 	for _, hung := range []int{1, 7, 8, 20} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, clock.RealClock{})

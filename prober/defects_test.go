@@ -30,10 +30,10 @@ import (
 //	kubernetes#80431   and in every later period           TestRun_SpreadsProbesThatStartTogether
 //	kubernetes#96614   initial delays are rounded up       TestRun_FirstRunIsExactlyAfterTheInitialDelay
 //	kubernetes#38778   periods are at least a second       TestOptions_SubSecondStartAndEdgePeriods
-//	kubernetes#89898   TIME_WAIT exhausts the ports        TestNothingIsLeftInTimeWait
+//	kubernetes#89898   TIME_WAIT exhausts the ports        TestConnections_NoneRemainInTimeWait
 //	kubernetes#15643   a stale connection is a failure     grpcprobe.TestCheck_StaleConnectionIsNoFailure
 //	KEP-4939           no TLS for gRPC                     grpcprobe.TestTLS
-//	kubernetes#128365  refused gRPC needs the whole timeout grpcprobe.TestARefusedPortIsAFailureAtOnce
+//	kubernetes#128365  refused gRPC needs the whole timeout grpcprobe.TestCheck_RefusedConnectionFailsAtOnce
 //	kubernetes#115823  an event for every failure          TestEvents_Failures
 //	kubernetes#118815  triggered runs are counted          TestTrigger_RunsAreAdditional
 //	kubernetes#128820  exited containers stay ready        TestRefresh_ExitedContainerIsNotReadyAtOnce

@@ -18,7 +18,7 @@ import (
 
 // kubernetes#89898: 600 probes a second for a minute are more than the number of local ports.
 // No probe may leave a socket in TIME_WAIT, on either side.
-func TestNothingIsLeftInTimeWait(t *testing.T) {
+func TestConnections_NoneRemainInTimeWait(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, port, err := net.SplitHostPort(address)

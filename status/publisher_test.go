@@ -47,9 +47,9 @@ func sinkOf(t *testing.T, fn status.SinkFunc, edits ...func(*status.PublisherCon
 	return m, p
 }
 
-// TestAHundredPods compares with the kubelet, which needs 1.87 s and two calls per pod for
+// TestPublisher_HundredPodsNeedOneCallEach compares with the kubelet, which needs 1.87 s and two calls per pod for
 // 100 pods at 5 ms per call, one call at a time.
-func TestAHundredPods(t *testing.T) {
+func TestPublisher_HundredPodsNeedOneCallEach(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
@@ -71,10 +71,10 @@ func TestAHundredPods(t *testing.T) {
 	})
 }
 
-// TestAThousandPodsThatNeverRest changes 1,000 pods every second; the sink can publish 400.
+// TestPublisher_ThousandPodsChangeEverySecond changes 1,000 pods every second; the sink can publish 400.
 // Memory is limited (one queued status per pod), the newest status is published, and urgent
 // pods hardly wait.
-func TestAThousandPodsThatNeverRest(t *testing.T) {
+func TestPublisher_ThousandPodsChangeEverySecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const call = 20 * time.Millisecond

@@ -91,7 +91,7 @@ func TestWorkers_Syncs(t *testing.T) {
 	o.SyncEnded(podworker.SyncInfo{First: true, Type: podworker.Kill, Phase: podworker.Terminating})
 }
 
-func TestOrphansAndRestarts(t *testing.T) {
+func TestWorkers_CountsOrphansAndRestarts(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.Workers(podworker.Observer{})

@@ -160,7 +160,7 @@ func TestVolumes_OperationsAndTotals(t *testing.T) {
 	b.is(`volume_operation_total_seconds_sum{operation_name="overall_volume_mount",plugin_name="kubernetes.io/secret"}`, 6)
 }
 
-func TestCgroupsOrphansAndShutdown(t *testing.T) {
+func TestObservers_RecordCgroupsOrphansAndShutdown(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	o := b.Observers(agent.Observers{})

@@ -192,7 +192,7 @@ func TestResource_DuplicateNamesDoNotBreakThePage(t *testing.T) {
 	require.Contains(t, b.log.String(), "could not export some metrics")
 }
 
-func TestManyInOneProcess(t *testing.T) {
+func TestNew_InstancesAreIndependent(t *testing.T) {
 	t.Parallel()
 	a, b := newBed(t), newBed(t)
 	a.Rejected("Evicted")

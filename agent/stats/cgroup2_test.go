@@ -110,7 +110,7 @@ func observation(t *testing.T, node eviction.NodeStats, signal eviction.Signal) 
 	return node.Observations[at]
 }
 
-func TestCgroup2NodeFiguresAreTheKernels(t *testing.T) {
+func TestCgroup2Node_FiguresAreTheKernels(t *testing.T) {
 	lab(t)
 	cgroup(t, "kubepods", "cgroup.subtree_control=+memory +pids +cpu", "memory.max="+fmt.Sprint(256*mebi), "pids.max=100")
 	cgroup(t, "kubepods/pod"+string(guaranteed), "memory.max="+fmt.Sprint(64*mebi))
@@ -183,7 +183,7 @@ func sumOf(t *testing.T, text, word string) (sum int64) {
 	return sum
 }
 
-func TestCgroup2EstimatorsDifferAsDocumented(t *testing.T) {
+func TestCgroup2Estimators_DifferAsDocumented(t *testing.T) {
 	lab(t)
 	available := map[stats.Estimator]int64{}
 	measure := func() {
@@ -219,7 +219,7 @@ func setHugePages(t *testing.T, n int) {
 	t.Cleanup(func() { require.NoError(t, os.WriteFile(file, []byte("0"), 0)) })
 }
 
-func TestCgroup2PressureWakes(t *testing.T) {
+func TestCgroup2Watch_PressureWakes(t *testing.T) {
 	lab(t)
 	cgroup(t, "kubepods", "cgroup.subtree_control=+memory")
 	cgroup(t, "kubepods/pod"+string(guaranteed), "memory.high="+fmt.Sprint(16*mebi), "memory.max="+fmt.Sprint(64*mebi))
@@ -245,7 +245,7 @@ func TestCgroup2PressureWakes(t *testing.T) {
 	w.stop()
 }
 
-func TestCgroup2EventsWakeAtTheCommonLimit(t *testing.T) {
+func TestCgroup2Watch_EventsWakeAtTheCommonLimit(t *testing.T) {
 	lab(t)
 	cgroup(t, "kubepods", "cgroup.subtree_control=+memory", "memory.max="+fmt.Sprint(32*mebi))
 	cgroup(t, "kubepods/pod"+string(guaranteed))
@@ -272,9 +272,9 @@ func TestCgroup2EventsWakeAtTheCommonLimit(t *testing.T) {
 	w.stop()
 }
 
-// TestCgroup2RemovedCgroupDoesNotWake removes the watched cgroup. For its trigger,
+// TestCgroup2Watch_RemovedCgroupDoesNotWake removes the watched cgroup. For its trigger,
 // poll then returns POLLERR|POLLPRI forever.
-func TestCgroup2RemovedCgroupDoesNotWake(t *testing.T) {
+func TestCgroup2Watch_RemovedCgroupDoesNotWake(t *testing.T) {
 	lab(t)
 	remove := cgroup(t, "kubepods")
 	w := startWatch(t, labConfig())
@@ -298,7 +298,7 @@ func TestCgroup2RemovedCgroupDoesNotWake(t *testing.T) {
 	again.stop()
 }
 
-func TestCgroup2WindowsThatTheKernelRefuses(t *testing.T) {
+func TestCgroup2PressureTrigger_ReportsRefusedWindows(t *testing.T) {
 	lab(t)
 	for _, c := range []struct {
 		stall, window time.Duration
@@ -323,7 +323,7 @@ func TestCgroup2WindowsThatTheKernelRefuses(t *testing.T) {
 	require.ErrorIs(t, stats.OpenTrigger("/proc/pressure/nothing", time.Second, time.Second), os.ErrNotExist)
 }
 
-func TestCgroup2SummaryOfARealNode(t *testing.T) {
+func TestCgroup2Summary_HasFiguresOfARealNode(t *testing.T) {
 	lab(t)
 	cgroup(t, "kubepods", "cgroup.subtree_control=+memory +pids +cpu")
 	cgroup(t, "kubepods/pod"+string(guaranteed))

@@ -23,9 +23,9 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// TestE2ETriggersWithoutPrivileges drops CAP_SYS_RESOURCE on a thread that ends with its
+// TestE2EPressureTrigger_FallsBackWithoutPrivileges drops CAP_SYS_RESOURCE on a thread that ends with its
 // goroutine. It needs Linux 6.4 with pressure stall information.
-func TestE2ETriggersWithoutPrivileges(t *testing.T) {
+func TestE2EPressureTrigger_FallsBackWithoutPrivileges(t *testing.T) {
 	const file = "/proc/pressure/memory"
 	require.FileExists(t, file)
 	type result struct {
@@ -55,12 +55,12 @@ func TestE2ETriggersWithoutPrivileges(t *testing.T) {
 	require.ErrorContains(t, r.long, "without CAP_SYS_RESOURCE a multiple of 2s")
 }
 
-// TestE2EMemoryOfAnEndedProcessIsAvailable checks that the memory of a process of a gibibyte
+// TestE2ENode_MemoryOfAnEndedProcessIsAvailable checks that the memory of a process of a gibibyte
 // is available after the process has ended. Otherwise an eviction would seem to have no
 // effect, and the manager would evict another pod. Other processes of the machine may allocate memory
 // during the test. Therefore what all processes have allocated since the beginning is subtracted, and up
 // to five processes run in turn.
-func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
+func TestE2ENode_MemoryOfAnEndedProcessIsAvailable(t *testing.T) {
 	const mebi = int64(1 << 20)
 	p := newProvider(t, stats.Config{NodePath: t.TempDir()})
 	memory := func() int64 {
@@ -90,10 +90,10 @@ func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
 	require.Fail(t, "after each process, less memory was available than before")
 }
 
-// TestE2EUsageEventsOfVersion1 needs cgroup version 1 and root. It creates a cgroup with a
+// TestE2EWatch_UsageEventsWakeOnVersion1 needs cgroup version 1 and root. It creates a cgroup with a
 // limit. A process in the cgroup uses so much memory that allocatableMemory.available falls below its
 // threshold, but far less than the limit.
-func TestE2EUsageEventsOfVersion1(t *testing.T) {
+func TestE2EWatch_UsageEventsWakeOnVersion1(t *testing.T) {
 	const (
 		root = "/sys/fs/cgroup"
 		mebi = int64(1 << 20)
@@ -130,10 +130,10 @@ func TestE2EUsageEventsOfVersion1(t *testing.T) {
 	require.NoError(t, hog.Wait())
 }
 
-// TestE2ELatencyFromCrossingToKillOnVersion1 runs a process in a new cgroup that allocates
+// TestE2ELatency_FromCrossingToKillIsBoundedOnVersion1 runs a process in a new cgroup that allocates
 // memory until the pods' available memory falls below a threshold, twenty times with polling
 // and twenty times with wake-ups. The limit of the cgroup protects the machine.
-func TestE2ELatencyFromCrossingToKillOnVersion1(t *testing.T) {
+func TestE2ELatency_FromCrossingToKillIsBoundedOnVersion1(t *testing.T) {
 	const (
 		memory    = "/sys/fs/cgroup/memory"
 		mebi      = int64(1 << 20)

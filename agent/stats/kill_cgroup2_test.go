@@ -18,10 +18,10 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// TestCgroup2LatencyFromCrossingToKill runs a process that allocates memory until the
+// TestCgroup2Latency_FromCrossingToKillIsBounded runs a process that allocates memory until the
 // available memory falls below a threshold, twenty times with polling and twenty times with
 // wake-ups. The times are those of an emulated machine.
-func TestCgroup2LatencyFromCrossingToKill(t *testing.T) {
+func TestCgroup2Latency_FromCrossingToKillIsBounded(t *testing.T) {
 	lab(t)
 	for _, w := range []way{polling, wakeUps} {
 		t.Run(string(w), func(t *testing.T) {

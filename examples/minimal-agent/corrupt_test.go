@@ -59,10 +59,10 @@ func corruptions(before []byte) map[string][]byte {
 	return all
 }
 
-// TestCorruptStateFiles starts the agent with damaged files: with each single file damaged,
+// TestStateFiles_DamageDoesNotAffectPods starts the agent with damaged files: with each single file damaged,
 // and with each kind of damage in all files. Running pods must keep running, completed pods
 // must not start again, and the other files must not change.
-func TestCorruptStateFiles(t *testing.T) {
+func TestStateFiles_DamageDoesNotAffectPods(t *testing.T) {
 	t.Parallel()
 	cfg := machine.DemoNode()
 	cfg.Images, cfg.Registry = nil, cfg.Images // the agent pulls the images, and records that

@@ -16,9 +16,9 @@ import (
 	provider "github.com/kubeparts/kubeparts/examples/virtual-kubelet-provider"
 )
 
-// TestUnderVirtualKubelet runs the provider with virtual-kubelet's own controller and an API
+// TestProvider_RunsUnderVirtualKubelet runs the provider with virtual-kubelet's own controller and an API
 // server in memory.
-func TestUnderVirtualKubelet(t *testing.T) {
+func TestProvider_RunsUnderVirtualKubelet(t *testing.T) {
 	toy := &provider.Toy{Programs: map[string]provider.Program{"crash": {Main: crash(1)}}}
 	p, err := provider.New(toy)
 	require.NoError(t, err)

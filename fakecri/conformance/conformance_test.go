@@ -15,8 +15,8 @@ func TestFakeNode(t *testing.T) {
 	Test(t, dialFake, fakeOptions())
 }
 
-// TestSkippedChecksAreNotRun has no image, so that any check that is not skipped fails.
-func TestSkippedChecksAreNotRun(t *testing.T) {
+// TestChecks_SkippedChecksAreNotRun has no image, so that any check that is not skipped fails.
+func TestChecks_SkippedChecksAreNotRun(t *testing.T) {
 	o := fakeOptions()
 	o.Skip = map[string]string{}
 	for _, name := range Checks() {
@@ -28,13 +28,13 @@ func TestSkippedChecksAreNotRun(t *testing.T) {
 	Test(t, dialFake, o)
 }
 
-func TestNamesOfChecksDiffer(t *testing.T) {
+func TestChecks_HaveDifferentNames(t *testing.T) {
 	names := Checks()
 	slices.Sort(names)
 	require.Len(t, slices.Compact(names), len(checks()))
 }
 
-func TestOptionsAreValidated(t *testing.T) {
+func TestOptions_ValidateReportsProblems(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Options)
 		want   []string

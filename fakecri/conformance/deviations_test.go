@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-func TestLabelsAreTheKubelets(t *testing.T) {
+func TestLabels_AreTheKubelets(t *testing.T) {
 	require.Equal(t, []string{crilabels.PodName, crilabels.PodNamespace, crilabels.PodUID, crilabels.ContainerName},
 		[]string{labelPodName, labelPodNamespace, labelPodUID, labelContainerName})
 }

@@ -138,7 +138,7 @@ func TestPortForward(t *testing.T) {
 	require.Contains(t, read(conn)[0], "200 OK")
 }
 
-func TestURLWorksOnce(t *testing.T) {
+func TestURL_SecondRequestIsNotFound(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, fakecri.Program{})
 	answer, err := b.Exec(t.Context(), &runtimeapi.ExecRequest{ContainerId: b.container, Cmd: []string{"true"}, Stdout: true})
@@ -153,7 +153,7 @@ func TestURLWorksOnce(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestServerServesOneNode(t *testing.T) {
+func TestServer_ServesOneNode(t *testing.T) {
 	t.Parallel()
 	server := streaming.New("127.0.0.1:1")
 	w := httptest.NewRecorder()

@@ -40,7 +40,7 @@ func reading(t *testing.T, f func(q *coalesce.Queue[string, int], read func() (i
 	})
 }
 
-func TestValuesOfAKeyAreMergedAndKeysKeepTheirOrder(t *testing.T) {
+func TestQueue_MergesValuesAndKeepsKeyOrder(t *testing.T) {
 	reading(t, func(q *coalesce.Queue[string, int], read func() (int, bool)) {
 		q.Add("first", 1)
 		synctest.Wait() // Pump has removed the value, so a later value of the same key is queued again

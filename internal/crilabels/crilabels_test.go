@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Other programs find our containers by these keys, and a kubelet that
 // replaces the agent adopts the containers. So the keys must be exactly the
 // kubelet's.
-func TestKeysAreTheKubelets(t *testing.T) {
+func TestKeys_AreTheKubelets(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		crilabels.PodName:                   "io.kubernetes.pod.name",

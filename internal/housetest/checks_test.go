@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestChecksCanFail runs the checks on the small modules in testdata/checks. Each script
+// TestChecks_EachCanFailAndPass runs the checks on the small modules in testdata/checks. Each script
 // has the name of a check, files, and the expected findings. Every check must fail in at
 // least one script, and pass in at least one script.
-func TestChecksCanFail(t *testing.T) {
+func TestChecks_EachCanFailAndPass(t *testing.T) {
 	failed, passed := map[string]bool{}, map[string]bool{}
 	scripts, err := filepath.Glob("testdata/checks/*")
 	require.NoError(t, err)

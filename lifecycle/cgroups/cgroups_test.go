@@ -164,7 +164,7 @@ func TestPageSize(t *testing.T) {
 	}
 }
 
-func TestConfigNamesEveryProblem(t *testing.T) {
+func TestConfig_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := cgroups.New(cgroups.Config{Root: "cgroup", Version: 3, Parent: "/a/../b", PidsPerPod: -1})
 	for _, text := range []string{
@@ -217,7 +217,7 @@ func content(t *testing.T, path ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-func TestEnsureOnV1(t *testing.T) {
+func TestEnsure_WritesLimitsOnV1(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V1)
 	c := newOn(t, cgroups.Config{
@@ -287,7 +287,7 @@ func TestUpdate_OrderOfQuotaAndPeriodOnV1(t *testing.T) {
 	}
 }
 
-func TestEnsureOnV2(t *testing.T) {
+func TestEnsure_WritesLimitsOnV2(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
 	c := newOn(t, cgroups.Config{Root: root, HugePageSizes: []int64{1 << 30}})
@@ -316,7 +316,7 @@ func TestEnsureOnV2(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(root, "kubepods/besteffort/podu2"))
 }
 
-func TestQuotasCanBeLeftOut(t *testing.T) {
+func TestEnsure_ZeroPeriodSetsNoQuota(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
 	_, err := newOn(t, cgroups.Config{Root: root}).Ensure(t.Context(), guaranteed("u1"), 0)
@@ -403,7 +403,7 @@ func TestRemove_NamesTheBusyCgroup(t *testing.T) {
 	require.ErrorIs(t, c.Remove(t.Context(), "u1"), broken)
 }
 
-func TestRemoveKillsWhatIsLeft(t *testing.T) {
+func TestRemove_KillsRemainingProcesses(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
 	c := newOn(t, cgroups.Config{Root: root})

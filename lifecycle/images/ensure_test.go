@@ -16,7 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
-func TestEnsureByPolicy(t *testing.T) {
+func TestEnsure_PullDependsOnThePolicy(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		image   string
@@ -189,7 +189,7 @@ func TestBackOff(t *testing.T) {
 }
 
 // A corrected pull secret is used without back-off.
-func TestChangedCredentialsAreTriedAtOnce(t *testing.T) {
+func TestBackOff_ChangedCredentialsAreTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	secrets := store{"default/key": secret("key", "reg.example", "me", "wrong")}
 	s := newSet(t, func(c *images.Config) { c.Objects = secrets })
@@ -280,7 +280,7 @@ func TestLease(t *testing.T) {
 	require.Equal(t, []string{"keep no:1 for a/main 10m0s", "release no:1"}, l.log, "a failed pull must release its lease")
 }
 
-func TestConfigReportsEveryProblem(t *testing.T) {
+func TestConfig_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := images.New(images.Config{
 		Policy:           images.Policy{MaxParallelPulls: -1, QPS: math.NaN(), Burst: -1, Verify: "Sometimes", VerifyAllowlist: []string{"web:1"}},
@@ -300,7 +300,7 @@ field VerifyAllowlist: "web:1" is neither a repository nor a prefix of repositor
 	require.NoError(t, err)
 }
 
-func TestRequestWithoutPod(t *testing.T) {
+func TestEnsure_RequestWithoutPodFails(t *testing.T) {
 	t.Parallel()
 	_, err := newSet(t, nil).Ensure(t.Context(), images.Request{Image: "web:1"})
 	require.EqualError(t, err, "images: the request has no pod")

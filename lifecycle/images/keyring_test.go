@@ -66,7 +66,7 @@ func configJSON(kind corev1.SecretType, key, data string) *corev1.Secret {
 	}
 }
 
-func TestFormsOfSecrets(t *testing.T) {
+func TestNewKeyring_FormsOfSecrets(t *testing.T) {
 	basic := base64.StdEncoding.EncodeToString([]byte("me:pa:ss"))
 	raw := base64.RawStdEncoding.EncodeToString([]byte("me:pass"))
 	for _, tc := range []struct {

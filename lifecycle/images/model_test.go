@@ -28,7 +28,7 @@ func (m *model) allows(secret, password string) bool {
 
 // For any sequence of pods with valid and invalid Secrets, changed passwords,
 // removed images, and restarts, the same pods get access as in the model.
-func TestAccessAgainstAModel(t *testing.T) {
+func TestAccess_AgreesWithTheModel(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()

@@ -36,7 +36,7 @@ func both(t *testing.T, run func(t *testing.T, kept images.Store)) {
 
 // KEP-2535: an image that was pulled with one pod's credentials is not
 // available to other pods.
-func TestImagesOfOtherPodsCredentials(t *testing.T) {
+func TestRecords_ImageOfAnotherPodRequiresCredentials(t *testing.T) {
 	both(t, func(t *testing.T, kept images.Store) {
 		t.Helper()
 		secrets := store{
@@ -132,7 +132,7 @@ func TestVerificationPolicies(t *testing.T) {
 
 // Records survive a restart of the agent, including the records of a pull whose end the agent
 // did not observe.
-func TestRecordsAfterARestart(t *testing.T) {
+func TestRecords_SurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	secrets := store{"default/key": secret("key", "r.io", "me", "right")}

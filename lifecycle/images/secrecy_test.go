@@ -148,7 +148,7 @@ func TestPull_EncodedCredentialsAreRemovedFromErrors(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreTriedInOrder(t *testing.T) {
+func TestCredentials_AreTriedInOrder(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, func(c *images.Config) {
 		c.Objects = store{"default/one": secret("one", "r.io", "first", "1111"), "default/two": secret("two", "r.io/team", "longer", "2222")}
@@ -169,7 +169,7 @@ func TestCredentialsAreTriedInOrder(t *testing.T) {
 }
 
 // As in the kubelet, a pull may succeed although its Secrets are missing.
-func TestMissingSecretsAreAnEvent(t *testing.T) {
+func TestEnsure_MissingSecretsCauseAnEvent(t *testing.T) {
 	for name, secrets := range map[string]podspec.Objects{"not there": store{}, "no Secrets at all": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

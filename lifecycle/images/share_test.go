@@ -39,7 +39,7 @@ func live(t *testing.T, change func(*images.Config)) *set {
 	})
 }
 
-func TestSameImageIsPulledOnce(t *testing.T) {
+func TestEnsure_PullsOncePerSetOfCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, func(c *images.Config) {
 			c.Objects = store{"default/key": secret("key", "docker.io", "me", "pass")}
@@ -152,7 +152,7 @@ func TestPulled_CancelledPullHasWaited(t *testing.T) {
 	})
 }
 
-func TestParallelPullsAreLimited(t *testing.T) {
+func TestMaxParallelPulls_FurtherPullsWait(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit int
 		took  time.Duration

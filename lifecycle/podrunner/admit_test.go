@@ -78,7 +78,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-func TestSysctlsAreSpelledWithDots(t *testing.T) {
+func TestSysctls_NamesAreConvertedToDots(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{

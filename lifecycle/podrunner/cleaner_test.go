@@ -182,7 +182,7 @@ func TestRemovePod_ContainerRunsAgain(t *testing.T) {
 	require.Equal(t, before, s.files())
 }
 
-func TestUserIDsAreReleasedAfterTheirProcesses(t *testing.T) {
+func TestUserIDs_ReleasedAfterTheProcessesExit(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	_, err := s.ids.Acquire("uid")

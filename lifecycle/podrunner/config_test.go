@@ -72,7 +72,7 @@ func TestSandboxConfig_PrivilegedInitContainer(t *testing.T) {
 	require.Empty(t, c.GetPortMappings(), "port mappings must be the kubelet's")
 }
 
-func TestPortMappingsOfRepeatedPorts(t *testing.T) {
+func TestPortMappings_DuplicatesInAContainerAreRemoved(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	twice := []corev1.ContainerPort{
@@ -92,7 +92,7 @@ func TestPortMappingsOfRepeatedPorts(t *testing.T) {
 }
 
 // The kubelet reports the first problem in this order, and a status shows only one.
-func TestContainerConfigNamesProblemsInTheKubeletsOrder(t *testing.T) {
+func TestContainerConfig_ReportsProblemsInTheKubeletsOrder(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true)}
@@ -124,7 +124,7 @@ func TestContainerConfigNamesProblemsInTheKubeletsOrder(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestSandboxConfigOfTheHostsNetwork(t *testing.T) {
+func TestSandboxConfig_HostNamespaces(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.Spec.HostNetwork, pod.Spec.HostPID, pod.Spec.HostIPC = true, true, true
@@ -156,7 +156,7 @@ func TestHostname(t *testing.T) {
 	}
 }
 
-func TestDNSOfPolicyNone(t *testing.T) {
+func TestSandboxConfig_DNSPolicyNoneUsesDNSConfig(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.Spec.DNSPolicy = corev1.DNSNone

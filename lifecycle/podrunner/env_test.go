@@ -152,7 +152,7 @@ func TestContainerConfig_ThousandVariables(t *testing.T) {
 }
 
 // No shell interprets the arguments in a manifest: the program receives every character.
-func TestArgumentsWithEverySpecialCharacter(t *testing.T) {
+func TestContainerConfig_SpecialCharactersInArgumentsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	var special strings.Builder
 	for r := rune(1); r < 0x180; r++ {

@@ -101,7 +101,7 @@ func TestPostStart_DelaysLaterContainers(t *testing.T) {
 	})
 }
 
-func TestContainerWhosePostStartFailsIsStopped(t *testing.T) {
+func TestPostStart_FailureStopsTheContainer(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, e *events) {
 		pod := podOf(nil, "app", "stubborn")
@@ -167,7 +167,7 @@ func (b *bed) terminate(pod *corev1.Pod, grace time.Duration) error {
 	return b.runner.SyncTerminatingPod(b.t.Context(), podworker.SyncRequest{Pod: pod, Status: b.look(pod.UID), Grace: grace})
 }
 
-func TestPreStopAndStopShareOneGracePeriod(t *testing.T) {
+func TestPreStop_SharesTheGracePeriodWithTheStop(t *testing.T) {
 	t.Parallel()
 	for hook, want := range map[string][]string{
 		"4s":   {"4s after: stop within 6s"},
@@ -289,7 +289,7 @@ func TestPreStop_WhichKillsRunIt(t *testing.T) {
 	})
 }
 
-func TestRestartOfAllRunsNoPreStop(t *testing.T) {
+func TestRestartOfAll_RunsNoPreStop(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {
 		pod := podOf(nil, "anew", "app")
@@ -414,7 +414,7 @@ func TestHooks_InvalidAnnotationsAreIgnored(t *testing.T) {
 	})
 }
 
-func TestHooksByHTTPGoToThePod(t *testing.T) {
+func TestHooks_HTTPUsesThePodOrNodeAddress(t *testing.T) {
 	t.Parallel()
 	for name, hostNetwork := range map[string]bool{"http://10.88.0.2:80/bye": false, "http://192.0.2.7:80/bye": true} {
 		a := &asked{}

@@ -70,7 +70,7 @@ func TestSidecars_StartFirstAndOthersWait(t *testing.T) {
 	require.Equal(t, []string{"slow"}, b.starts(), "the container must be restarted")
 }
 
-func TestSidecarsAreStoppedLastAndInReverse(t *testing.T) {
+func TestSidecars_StoppedLastAndInReverse(t *testing.T) {
 	t.Parallel()
 	var recorded *stops
 	b := newBed(t, func(c *podrunner.Config) {
@@ -196,9 +196,9 @@ func TestRestartOfAll_AlwaysCompletes(t *testing.T) {
 	require.Equal(t, []string{"init-job"}, b.starts())
 }
 
-// TestRestartOfAllContainersAfterARestartOfTheAgent checks the case that only the pod's
+// TestRestartOfAll_ContinuesAfterARestartOfTheAgent checks the case that only the pod's
 // status records the restart.
-func TestRestartOfAllContainersAfterARestartOfTheAgent(t *testing.T) {
+func TestRestartOfAll_ContinuesAfterARestartOfTheAgent(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), anewPod()
 	b.upAndEnded(pod)

@@ -131,7 +131,7 @@ func shownMounts(mounts []*runtimeapi.Mount, err error) string {
 	return strings.Join(out, "; ")
 }
 
-func TestMountsOfAnInstance(t *testing.T) {
+func TestMounts_FilesOfTheInstanceAndSubPathErrors(t *testing.T) {
 	t.Parallel()
 	c := &corev1.Container{Name: "app", TerminationMessagePath: "/dev/termination-log"}
 	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, volumesInstance(), testNode())

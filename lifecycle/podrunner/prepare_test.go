@@ -304,7 +304,7 @@ func TestSyncPod_DeletedDuringTheCreationOfItsSandbox(t *testing.T) {
 	require.NotContains(t, strings.Join(s.events.take(), "\n"), "FailedCreatePodSandBox")
 }
 
-func TestResizeSetsThePodsCgroup(t *testing.T) {
+func TestResize_UpdatesThePodsCgroup(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
 	pod := podOf(nil, "app")
@@ -342,7 +342,7 @@ func TestSyncPod_SandboxFailureAffectsOnlyItsPod(t *testing.T) {
 	}
 }
 
-func TestUserIDsAreAcquiredAndReleased(t *testing.T) {
+func TestUserIDs_AcquiredAndReleased(t *testing.T) {
 	t.Parallel()
 	made := &configs{}
 	s := newSupplied(t, recording(made))

@@ -73,9 +73,9 @@ func TestResize_FailureStopsOnlyLaterResizes(t *testing.T) {
 	require.Equal(t, []bool{true, false}, resized)
 }
 
-// TestResizeSendsAllResources checks that each update contains all resources. Resources that
+// TestResize_SendsAllResources checks that each update contains all resources. Resources that
 // change later have their current values.
-func TestResizeSendsAllResources(t *testing.T) {
+func TestResize_SendsAllResources(t *testing.T) {
 	t.Parallel()
 	s := &sent{}
 	b := newBed(t, func(c *podrunner.Config) { s.Resizer, c.Resizer = c.Resizer, s })

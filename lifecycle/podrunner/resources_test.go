@@ -116,7 +116,7 @@ func TestCgroupSettings(t *testing.T) {
 	}
 }
 
-func TestOOMScoreOfAPodAsAWhole(t *testing.T) {
+func TestOOMScore_SidecarsAndPodLevelResources(t *testing.T) {
 	t.Parallel()
 	always := corev1.ContainerRestartPolicyAlways
 	score := func(pod *corev1.Pod, c *corev1.Container) int64 {
@@ -155,7 +155,7 @@ func TestSandboxResources(t *testing.T) {
 	})
 }
 
-func TestOOMScoreOfCriticalPods(t *testing.T) {
+func TestOOMScore_CriticalPods(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		static   bool
@@ -181,9 +181,9 @@ func TestOOMScoreOfCriticalPods(t *testing.T) {
 	}
 }
 
-// TestLimitsOfThePodAsAWhole checks that the containers of a pod without a cgroup get the
+// TestContainerResources_PodLevelLimitsReplaceMissingLimits checks that the containers of a pod without a cgroup get the
 // limits of the pod.
-func TestLimitsOfThePodAsAWhole(t *testing.T) {
+func TestContainerResources_PodLevelLimitsReplaceMissingLimits(t *testing.T) {
 	t.Parallel()
 	pod, node := testPod(), testNode()
 	node.Cgroups = podrunner.Cgroups{SwapAccounting: true, HugePageSizes: []int64{1 << 30, 2 << 20}}

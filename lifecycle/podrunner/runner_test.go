@@ -47,7 +47,7 @@ func TestSyncPod_StartsAPodStepByStep(t *testing.T) {
 	require.Equal(t, "agent", labels[crilabels.Agent])
 }
 
-func TestCrashLoopBacksOffAndCountsRestarts(t *testing.T) {
+func TestCrashLoop_BacksOffAndCountsRestarts(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "crash")
 	require.NoError(t, b.sync(pod))
@@ -248,7 +248,7 @@ func TestSyncPod_ErrorsNameThePodAndTheStep(t *testing.T) {
 	}
 }
 
-func TestTerminatingPodIsStoppedWithinItsGraceAndChecked(t *testing.T) {
+func TestSyncTerminatingPod_StopsWithinTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "app", "job")
 	require.NoError(t, b.sync(pod))
@@ -315,7 +315,7 @@ func TestSyncTerminatingRuntimePod_GraceFromAnnotations(t *testing.T) {
 	require.False(t, b.look(pod.UID).Running())
 }
 
-func TestRemovedPodLeavesNothing(t *testing.T) {
+func TestRemovePod_RemovesContainersSandboxesAndLogs(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf([]string{"job"}, "crash")
 	require.NoError(t, b.sync(pod))
@@ -331,7 +331,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 	require.NoError(t, b.runner.RemovePod(t.Context(), status), "removing a removed pod must succeed")
 }
 
-func TestRemovePodRemovesTheLogsOfItsUIDAndNoOthers(t *testing.T) {
+func TestRemovePod_RemovesOnlyTheLogsOfItsUID(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	outside := filepath.Join(filepath.Dir(b.logs), "precious")

@@ -231,7 +231,7 @@ func TestContainerConfig_ImageUserMustBeValid(t *testing.T) {
 }
 
 // Runtimes reject a privileged container in an unprivileged sandbox.
-func TestPrivilegedEphemeralContainer(t *testing.T) {
+func TestSandboxConfig_PrivilegedEphemeralContainer(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	pod.Spec.Containers = []corev1.Container{{Name: "app"}}
@@ -244,7 +244,7 @@ func TestPrivilegedEphemeralContainer(t *testing.T) {
 
 // Masked paths are set even for privileged containers, for which runtimes
 // ignore them.
-func TestPrivilegedContainersNameMaskedPaths(t *testing.T) {
+func TestMaskedPaths_SetForPrivilegedContainers(t *testing.T) {
 	t.Parallel()
 	c := &corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}
 	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
@@ -275,7 +275,7 @@ func TestContainerSecurity_ProcessesOfATarget(t *testing.T) {
 }
 
 // Old runtimes read a text instead of the current field.
-func TestAppArmorForOldRuntimes(t *testing.T) {
+func TestAppArmor_DeprecatedFieldForOldRuntimes(t *testing.T) {
 	t.Parallel()
 	for want, profile := range map[string]*corev1.AppArmorProfile{
 		"":                nil,

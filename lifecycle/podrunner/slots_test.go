@@ -95,7 +95,7 @@ func (b *bed) startMany(ctx context.Context, pods int) (wait func() []error) {
 	}
 }
 
-func TestStartsShareTheRuntime(t *testing.T) {
+func TestSlots_LimitStartsAndKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	inSlots(t, 2, 100*time.Millisecond, func(b *bed, slow *slowSandboxes) {
 		require.Empty(t, b.startMany(b.t.Context(), 6)())
@@ -138,7 +138,7 @@ func TestSyncPod_WaitForSlotIsCancelled(t *testing.T) {
 	})
 }
 
-func TestImagesArePulledBeforeItIsAPodsTurnToStart(t *testing.T) {
+func TestSlots_ImagesArePulledWhileThePodWaits(t *testing.T) {
 	t.Parallel()
 	inSlots(t, 1, 900*time.Millisecond, func(b *bed, slow *slowSandboxes) {
 		wait := b.startMany(b.t.Context(), 1)
@@ -157,7 +157,7 @@ func TestImagesArePulledBeforeItIsAPodsTurnToStart(t *testing.T) {
 	})
 }
 
-func TestStartsAtOnceFollowTheProcessors(t *testing.T) {
+func TestSlots_DefaultIsThreePerProcessor(t *testing.T) {
 	t.Parallel()
 	inSlots(t, 0, 100*time.Millisecond, func(b *bed, slow *slowSandboxes) {
 		require.Empty(t, b.startMany(b.t.Context(), 3*runtime.GOMAXPROCS(0)+1)())

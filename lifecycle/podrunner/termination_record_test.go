@@ -411,9 +411,9 @@ func TestTerminationRecord_LinkedDirectoryIsIgnored(t *testing.T) {
 	})
 }
 
-// TestRecordsAreWhereStateIs checks that records are stored in State, or only in memory if
+// TestTerminationRecord_StoredInStateOrInMemory checks that records are stored in State, or only in memory if
 // State is nil.
-func TestRecordsAreWhereStateIs(t *testing.T) {
+func TestTerminationRecord_StoredInStateOrInMemory(t *testing.T) {
 	t.Parallel()
 	mortalBubble(t, func(m *mortal) {
 		kept := state.Memory()

@@ -236,7 +236,7 @@ func (s shrunk) ReadAt(p []byte, at int64) (int, error) {
 	return s.Reader.ReadAt(p, at)
 }
 
-func TestFilesThatChangeWhileTheyAreRead(t *testing.T) {
+func TestReadTail_FileChangesDuringTheRead(t *testing.T) {
 	t.Parallel()
 	got, err := podrunner.ReadTail(shrunk{Reader: strings.NewReader("ab")}, 10, 100)
 	require.NoError(t, err)

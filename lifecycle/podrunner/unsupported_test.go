@@ -43,7 +43,7 @@ func demanding() *corev1.Pod {
 	return pod
 }
 
-func TestUnsupportedNamesEveryField(t *testing.T) {
+func TestUnsupported_ReportsEveryField(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(c *podrunner.Config) { c.Probes = nil })
 	require.NoError(t, b.runner.Unsupported(podOf(nil, "app")))
@@ -65,9 +65,9 @@ spec.containers[0].env[0].valueFrom.fileKeyRef: not supported
 spec.ephemeralContainers[0].volumeMounts[0].subPath: not supported`)
 }
 
-// TestUnsupportedKnowsTheConfig checks that if all collaborators are configured, only fields
+// TestUnsupported_ConfiguredFeaturesAreSupported checks that if all collaborators are configured, only fields
 // that are never supported are rejected.
-func TestUnsupportedKnowsTheConfig(t *testing.T) {
+func TestUnsupported_ConfiguredFeaturesAreSupported(t *testing.T) {
 	t.Parallel()
 	hooks, err := lifecycle.NewHookRunner(lifecycle.HookConfig{})
 	require.NoError(t, err)

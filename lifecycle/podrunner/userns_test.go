@@ -71,7 +71,7 @@ func TestIDRanges_NotReusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestIDsAtTheSameTime(t *testing.T) {
+func TestIDRanges_ConcurrentAcquiresAreDistinct(t *testing.T) {
 	t.Parallel()
 	r := newRanges(t, podrunner.IDRangesConfig{PodRoot: t.TempDir()})
 	firsts := make([]uint32, 20)

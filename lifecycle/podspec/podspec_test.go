@@ -234,7 +234,7 @@ func TestQOSClass(t *testing.T) {
 	}
 }
 
-func TestQOSClassCountsInitContainers(t *testing.T) {
+func TestQOSClass_CountsInitContainers(t *testing.T) {
 	t.Parallel()
 	full := resources("", "cpu=1 memory=1Gi")
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
@@ -244,7 +244,7 @@ func TestQOSClassCountsInitContainers(t *testing.T) {
 	require.Equal(t, corev1.PodQOSBurstable, podspec.QOSClass(pod))
 }
 
-func TestQOSClassOfThePodAsAWhole(t *testing.T) {
+func TestQOSClass_PrecedenceOfStatusAndPodLevelResources(t *testing.T) {
 	t.Parallel()
 	level, own := resources("", "cpu=1 memory=1Gi"), resources("cpu=1", "")
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Resources: &level, Containers: []corev1.Container{{Resources: own}}}}

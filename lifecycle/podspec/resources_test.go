@@ -61,7 +61,7 @@ func TestRequests_DoNotModifyThePod(t *testing.T) {
 	require.Zero(t, before.Spec.Resources.Limits.Cpu().Cmp(*pod.Spec.Resources.Limits.Cpu()))
 }
 
-func TestRequestsOfAPod(t *testing.T) {
+func TestRequests_InitContainersSidecarsAndOverhead(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -140,7 +140,7 @@ func TestRequestsOfAPod(t *testing.T) {
 	}
 }
 
-func TestLimitsOfAPod(t *testing.T) {
+func TestLimits_InitContainersSidecarsAndOverhead(t *testing.T) {
 	t.Parallel()
 	limited := func(cpu string) corev1.Container {
 		return corev1.Container{Resources: corev1.ResourceRequirements{Limits: list(cpu, "")}}

@@ -67,7 +67,7 @@ func TestRestartsOnResize(t *testing.T) {
 	require.False(t, podspec.RestartsOnResize(&corev1.Container{}, corev1.ResourceMemory), "the default must be NotRequired")
 }
 
-func TestQOSClassOfSpecDoesNotAskTheStatus(t *testing.T) {
+func TestQOSClassOfSpec_IgnoresTheStatus(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: resources("cpu=1", "")}}}}
 	pod.Status.QOSClass = corev1.PodQOSBestEffort

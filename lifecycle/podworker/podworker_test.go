@@ -90,7 +90,7 @@ func TestUpdatePod_NewestUpdateCounts(t *testing.T) {
 	})
 }
 
-func TestManyPodsInParallel(t *testing.T) {
+func TestSync_PodsAreSyncedInParallel(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.hang("sync")
 		for _, uid := range []types.UID{"a", "b", "c"} {
@@ -389,7 +389,7 @@ func TestAfterSync_RefreshedTurn(t *testing.T) {
 	})
 }
 
-func TestConfigProblemsAreReportedTogether(t *testing.T) {
+func TestNew_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := podworker.New(podworker.Config{ResyncPeriod: -1, BackoffPeriod: -1, TransientPeriod: -1, FreshTimeout: -1})
 	for _, field := range []string{"Syncer", "Cache", "ResyncPeriod", "BackoffPeriod", "TransientPeriod", "FreshTimeout"} {
@@ -397,7 +397,7 @@ func TestConfigProblemsAreReportedTogether(t *testing.T) {
 	}
 }
 
-func TestNamesOfTypesAndPhases(t *testing.T) {
+func TestString_UpdateTypesAndPhases(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[podworker.UpdateType]string{
 		podworker.Sync: "sync", podworker.Create: "create", podworker.Change: "update", podworker.Kill: "kill", 9: "unknown",

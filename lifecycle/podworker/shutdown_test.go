@@ -200,7 +200,7 @@ func TestShutdown_StatusOfAPod(t *testing.T) {
 }
 
 // Users search for these texts.
-func TestTextsAreTheKubelets(t *testing.T) {
+func TestShutdown_TextsMatchTheKubelet(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "Terminated", podworker.ReasonTerminated)
 	require.Equal(t, "Pod was terminated in response to imminent node shutdown.", podworker.MessageTerminated)

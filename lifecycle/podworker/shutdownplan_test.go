@@ -85,7 +85,7 @@ func TestPlanShutdown(t *testing.T) {
 
 // Every pod is in one stage, stages have ascending priorities, no grace period exceeds the
 // period of its stage, and all stages fit into the total.
-func TestRandomShutdownPlans(t *testing.T) {
+func TestPlanShutdown_RandomInputsKeepInvariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -97,7 +97,7 @@ func TestE2EBindMount(t *testing.T) {
 	require.NoDirExists(t, n.root+"/pods/uid-1")
 }
 
-func TestE2EMountsFail(t *testing.T) {
+func TestE2EMounter_MissingPathsAndLinks(t *testing.T) {
 	m := volumes.NewMounter()
 	require.ErrorIs(t, m.Tmpfs(t.TempDir()+"/none", 0), unix.ENOENT)
 	dir := t.TempDir()

@@ -312,7 +312,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func TestSecretsAreInMemory(t *testing.T) {
+func TestMount_SecretsAreOnTmpfs(t *testing.T) {
 	n := newNode(t, nil)
 	p := podOf(vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}), vol("cm", configMap("cm")),
 		vol("d", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}), vol("p", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}))
@@ -323,7 +323,7 @@ func TestSecretsAreInMemory(t *testing.T) {
 	require.Equal(t, map[string]string{"s": dir + "secret/s", "cm": dir + "configmap/cm", "d": dir + "downward-api/d", "p": dir + "projected/p"}, paths)
 }
 
-func TestConfigReportsEveryProblem(t *testing.T) {
+func TestConfig_RootIsRequiredAndAbsolute(t *testing.T) {
 	_, err := volumes.New(volumes.Config{})
 	require.EqualError(t, err, "volumes: invalid config: field Root is required")
 	_, err = volumes.New(volumes.Config{Root: "here"})

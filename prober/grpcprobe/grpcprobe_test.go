@@ -109,7 +109,7 @@ const refusedLimit = 20 * time.Millisecond
 
 // In the kubelet a refused connection takes the whole timeout, 3 s here, and is reported as a
 // timeout.
-func TestARefusedPortIsAFailureAtOnce(t *testing.T) {
+func TestCheck_RefusedConnectionFailsAtOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := l.Addr().String()

@@ -15,7 +15,7 @@ import (
 )
 
 // kubernetes#89898: new connections must not exhaust the ports.
-func TestNothingIsLeftInTimeWait(t *testing.T) {
+func TestConnections_NoneRemainInTimeWait(t *testing.T) {
 	t.Parallel()
 	_, register := healthServer()
 	address := serve(t, register)

@@ -100,12 +100,12 @@ type heldFigure struct{ what, pkg, test, most, kubelet string }
 // heldFigures returns the bounds that ordinary tests check.
 func heldFigures() []heldFigure {
 	return []heldFigure{
-		{"first relist of 500 pods, 5 ms for each inspection", "pleg", "TestTheFirstRelistInspectsInParallel", "0.4 s", "2.8 s"},
-		{"events lost in the first relist of 500 pods", "pleg", "TestNoEventIsLostHoweverMany", "0", "1,000"},
-		{"delay of other pods by a hanging pod", "pleg", "TestAHungPodDelaysNoOther", "0", "2 s"},
-		{"gRPC probe of a port that refuses connections", "prober/grpcprobe", "TestARefusedPortIsAFailureAtOnce", "20 ms", "3 s"},
+		{"first relist of 500 pods, 5 ms for each inspection", "pleg", "TestRelist_FirstPassInspectsInParallel", "0.4 s", "2.8 s"},
+		{"events lost in the first relist of 500 pods", "pleg", "TestDelivery_LosesNoneOfManyEvents", "0", "1,000"},
+		{"delay of other pods by a hanging pod", "pleg", "TestRun_HungPodsDoNotDelayOthers", "0", "2 s"},
+		{"gRPC probe of a port that refuses connections", "prober/grpcprobe", "TestCheck_RefusedConnectionFailsAtOnce", "20 ms", "3 s"},
 		{"stop of 100 pods whose processes exit at once, relative to the runtime's own time", "lifecycle", "TestTerminate_HundredPodsConcurrently", "1.2 x", ""},
-		{"publish 100 statuses at 5 ms for each call: time and number of calls", "status", "TestAHundredPods", "100 ms, 100", "1.87 s, 200"},
-		{"1,000 pods that change every second: a change of Ready is published within, p99", "status", "TestAThousandPodsThatNeverRest", "50 ms and the call", ""},
+		{"publish 100 statuses at 5 ms for each call: time and number of calls", "status", "TestPublisher_HundredPodsNeedOneCallEach", "100 ms, 100", "1.87 s, 200"},
+		{"1,000 pods that change every second: a change of Ready is published within, p99", "status", "TestPublisher_ThousandPodsChangeEverySecond", "50 ms and the call", ""},
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestEveryBenchmarkExists checks that the functions in the tables exist.
-func TestEveryBenchmarkExists(t *testing.T) {
+// TestFigures_BenchmarksAndTestsExist checks that the functions in the tables exist.
+func TestFigures_BenchmarksAndTestsExist(t *testing.T) {
 	known := map[string]map[string]bool{}
 	exists := func(pkg, name string) {
 		if known[pkg] == nil {
@@ -34,9 +34,9 @@ func TestEveryBenchmarkExists(t *testing.T) {
 	}
 }
 
-// TestFiguresOfNodesAreShown checks that the end-to-end tests print the figures
+// TestNodeFigures_IncludeEveryPrintedFigure checks that the end-to-end tests print the figures
 // in the table.
-func TestFiguresOfNodesAreShown(t *testing.T) {
+func TestNodeFigures_IncludeEveryPrintedFigure(t *testing.T) {
 	files, err := filepath.Glob("../e2e/*_test.go")
 	require.NoError(t, err)
 	var all strings.Builder
@@ -73,9 +73,9 @@ func functions(t *testing.T, dir string) map[string]bool {
 	return names
 }
 
-// TestPageHasEveryFigure checks that the committed page has every figure of the
+// TestPage_ContainsEveryFigure checks that the committed page has every figure of the
 // tables, and ends with the comparison of a node of a cluster.
-func TestPageHasEveryFigure(t *testing.T) {
+func TestPage_ContainsEveryFigure(t *testing.T) {
 	data, err := os.ReadFile("../../docs/benchmarks.md")
 	require.NoError(t, err)
 	for _, f := range figures() {
@@ -89,7 +89,7 @@ func TestPageHasEveryFigure(t *testing.T) {
 	require.True(t, strings.HasSuffix(string(data), string(beside)), "run make bench-report")
 }
 
-func TestFiguresAreNamedOnce(t *testing.T) {
+func TestFigures_NamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range figures() {
 		require.False(t, seen[f.key()], f.key())

@@ -22,10 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestBesideTheKubelet measures the kubelet and cluster-agent in turn, each as the node of this
+// TestComparison_AgentAndKubelet measures the kubelet and cluster-agent in turn, each as the node of this
 // cluster with the same configuration and the same pods, in KPCLUSTER_ROUNDS rounds (5), and writes a
 // table to testdata/beside.md. It needs a machine on which nothing else runs.
-func TestBesideTheKubelet(t *testing.T) {
+func TestComparison_AgentAndKubelet(t *testing.T) {
 	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("KPCLUSTER_ROUNDS"), "5"))
 	require.NoError(t, err)
 	inNamespace(t)

@@ -224,7 +224,7 @@ spec:
 	require.Contains(t, run(t, "logs", "job/work"), "done\n")
 }
 
-func TestDaemonSetAndStatefulSet(t *testing.T) {
+func TestDaemonSetAndStatefulSet_PodsBecomeReady(t *testing.T) {
 	t.Parallel()
 	inNamespace(t)
 	template := `

@@ -85,7 +85,7 @@ func live(pod *corev1.Pod) (string, error) {
 	return b.String(), nil
 }
 
-func TestKilledAgentsContainersAreAdoptedByTheNext(t *testing.T) {
+func TestAdoption_KeepsPodsOfKilledAgent(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start()
@@ -102,7 +102,7 @@ func TestKilledAgentsContainersAreAdoptedByTheNext(t *testing.T) {
 	requireUnchanged(t, pod, now, before)
 }
 
-func TestStoppedAgentLeavesItsPodsRunningForTheNext(t *testing.T) {
+func TestAdoption_KeepsPodsOfStoppedAgent(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start()
@@ -118,7 +118,7 @@ func TestStoppedAgentLeavesItsPodsRunningForTheNext(t *testing.T) {
 	requireUnchanged(t, pod, n.waitAdopted(), before)
 }
 
-func TestPodWhoseManifestWentWhileTheAgentWasDownIsTerminated(t *testing.T) {
+func TestAdoption_TerminatesPodWhoseManifestWasRemoved(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("web.yaml", web)
@@ -131,7 +131,7 @@ func TestPodWhoseManifestWentWhileTheAgentWasDownIsTerminated(t *testing.T) {
 	bed.requireGone(t, was)
 }
 
-func TestStopPodsFlagTakesThePodsDown(t *testing.T) {
+func TestStopPodsFlag_RemovesPodsAtExit(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("web.yaml", web)
@@ -142,7 +142,7 @@ func TestStopPodsFlagTakesThePodsDown(t *testing.T) {
 }
 
 // Not parallel: it stops the runtime of all tests.
-func TestContainerdKilledAndRestartedRestartsNoContainer(t *testing.T) {
+func TestKilledContainerd_FailsHealthAndRestartsNoContainer(t *testing.T) {
 	n := newNode(t)
 	a := n.start()
 	pod := startAdoptable(n)

@@ -17,42 +17,42 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestManifestThatIsNotYAMLIsRefused(t *testing.T) {
+func TestManifest_InvalidYAMLIsRejected(t *testing.T) {
 	t.Parallel()
 	refused(t, "bad.yaml", "kind: Pod\n\tthis: is {not yaml", `(?i)yaml|line`)
 }
 
-func TestManifestThatIsNotAPodIsRefused(t *testing.T) {
+func TestManifest_OtherKindIsRejected(t *testing.T) {
 	t.Parallel()
 	refused(t, "bad.yaml", strings.ReplaceAll(web, "kind: Pod", "kind: Deployment"), `kind.*Deployment`)
 }
 
-func TestManifestWithoutContainersIsRefused(t *testing.T) {
+func TestManifest_WithoutContainersIsRejected(t *testing.T) {
 	t.Parallel()
 	refused(t, "bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: none}\nspec: {}\n", `spec\.containers`)
 }
 
-func TestManifestWithAnUnknownFieldIsRefused(t *testing.T) {
+func TestManifest_UnknownFieldIsRejected(t *testing.T) {
 	t.Parallel()
 	refused(t, "bad.yaml", renamed("odd")+"  restartPolice: Always\n", `spec\.restartPolice`)
 }
 
-func TestManifestWithANameThatIsTakenIsRefused(t *testing.T) {
+func TestManifest_DuplicateNameIsRejected(t *testing.T) {
 	t.Parallel()
 	refused(t, "second.yaml", renamed("good")+"  restartPolicy: Never\n", `metadata\.name`)
 }
 
-func TestManifestWithAUIDThatIsTakenIsRefused(t *testing.T) {
+func TestManifest_DuplicateUIDIsRejected(t *testing.T) {
 	t.Parallel()
 	refused(t, "second.yaml", strings.Replace(renamed("twin"), "name: twin", "name: twin\n  uid: "+goodUID, 1), `metadata\.uid`)
 }
 
-func TestManifestOfTwoMegabytesIsRefused(t *testing.T) {
+func TestManifest_LargeFileIsRejected(t *testing.T) {
 	t.Parallel()
 	refused(t, "bad.yaml", renamed("large")+strings.Repeat("# filler\n", (2<<20)/9+1), `(?i)large|limit|size|bytes|MiB`)
 }
 
-func TestManifestThatIsASymbolicLinkLoopIsRefused(t *testing.T) {
+func TestManifest_SymbolicLinkLoopIsRejected(t *testing.T) {
 	t.Parallel()
 	refused(t, "loop.yaml", "", `(?i)symbolic link|symlink|loop`)
 }
@@ -135,7 +135,7 @@ func verbose(a *agent) (code int, body string) {
 	return code, body
 }
 
-func TestAgentWithoutItsSocketNamesItAndExits(t *testing.T) {
+func TestStartup_ReportsMissingSocketAndExits(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("web.yaml", web)
@@ -143,7 +143,7 @@ func TestAgentWithoutItsSocketNamesItAndExits(t *testing.T) {
 	exitsNaming(n, missing, n.flags(freeAddr(t), "--cri-endpoint", missing))
 }
 
-func TestAgentWithItsPortInUseNamesItAndExits(t *testing.T) {
+func TestStartup_ReportsPortInUseAndExits(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("web.yaml", web)
@@ -158,7 +158,7 @@ func TestAgentWithItsPortInUseNamesItAndExits(t *testing.T) {
 }
 
 // Not parallel: a process named kubelet, here a script, makes all other agents exit.
-func TestAgentRefusesARuntimeThatAKubeletServes(t *testing.T) {
+func TestStartup_RejectsRuntimeUsedByKubelet(t *testing.T) {
 	n := newNode(t)
 	kubelet := filepath.Join(t.TempDir(), "kubelet")
 	require.NoError(t, os.WriteFile(kubelet, []byte("#!/bin/sh\necho up\nread -r line\n"), 0o700))

@@ -14,9 +14,9 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// TestAStartThatIsBrokenOffIsKnownAsSuch interrupts the starts of containers at different
+// TestStartInterrupted_DetectsCanceledStart interrupts the starts of containers at different
 // moments, as a killed agent does, and checks the resulting container states in containerd.
-func TestAStartThatIsBrokenOffIsKnownAsSuch(t *testing.T) {
+func TestStartInterrupted_DetectsCanceledStart(t *testing.T) {
 	t.Parallel()
 	box := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: "broken-off", Uid: "broken-off", Namespace: "by-hand"},

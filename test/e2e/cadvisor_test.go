@@ -158,11 +158,11 @@ func (e exposed) of(metric string, labels ...string) (float64, bool) {
 	return 0, false
 }
 
-// TestCadvisorIsWhatTheKernelSays compares the series of /metrics/cadvisor with cgroup files
+// TestCadvisorMetrics_MatchKernelValues compares the series of /metrics/cadvisor with cgroup files
 // and interface counters that the test reads just before and just after the scrape. A series
 // that is always 0 under load counts as missing. At the end, the queries of dashboards must
 // have values.
-func TestCadvisorIsWhatTheKernelSays(t *testing.T) {
+func TestCadvisorMetrics_MatchKernelValues(t *testing.T) {
 	n := newNode(t)
 	parent := "/kpbed-" + n.hostname
 	t.Cleanup(func() { removeCgroups(t, parent) })

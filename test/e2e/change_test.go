@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestEditedManifestWithoutUIDReplacesThePod(t *testing.T) {
+func TestManifestChange_WithoutUIDReplacesPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	const text = `
@@ -55,7 +55,7 @@ spec:
 	bed.requireGone(t, old)
 }
 
-func TestEditedManifestWithUIDRecreatesOnlyTheChangedContainer(t *testing.T) {
+func TestManifestChange_WithUIDRecreatesOnlyChangedContainer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	const text = `
@@ -95,7 +95,7 @@ spec:
 	require.Zero(t, containerStatus(t, now, "same").RestartCount)
 }
 
-func TestRemovedManifestTerminatesThePodAndLeavesNothing(t *testing.T) {
+func TestManifestRemoval_TerminatesPodAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("drain.yaml", `
@@ -130,7 +130,7 @@ spec:
 	require.GreaterOrEqual(t, ended, 1500*time.Millisecond)
 }
 
-func TestStubbornPodIsKilledWhenItsGraceIsOver(t *testing.T) {
+func TestGracePeriod_PodIgnoringSIGTERMIsKilled(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("stubborn.yaml", `

@@ -143,13 +143,13 @@ type day struct {
 	lost map[string]bool     // IDs of containers whose task containerd lost
 }
 
-// TestADayInTheLife creates and removes pods of every kind for five minutes. During this time
+// TestFaults_PodsMatchSpecsAndLeaveNothing creates and removes pods of every kind for five minutes. During this time
 // it kills the agent ten times, kills containerd, stops a container's process, and fills the
 // disk, and the kernel kills a container for memory. At the end each pod must be in the state
 // that its spec implies, with as many restarts as have happened. After all pods have been
 // removed, nothing of them may be left. Not parallel: other tests need the runtime, and this
 // test counts its objects.
-func TestADayInTheLife(t *testing.T) {
+func TestFaults_PodsMatchSpecsAndLeaveNothing(t *testing.T) {
 	length := 5 * time.Minute
 	if text := os.Getenv(dayVar); text != "" {
 		var err error

@@ -308,8 +308,8 @@ func (s *side) act(rnd *rand.Rand) (call string, err error) {
 	}
 }
 
-// TestFakeDoesWhatContainerdDoes makes the same random calls on the fake and on containerd.
-func TestFakeDoesWhatContainerdDoes(t *testing.T) {
+// TestFake_MatchesContainerd makes the same random calls on the fake and on containerd.
+func TestFake_MatchesContainerd(t *testing.T) {
 	needs(t, sameAnswers)
 	const seeds, calls = 4, 100
 	for seed := range uint64(seeds) {

@@ -47,7 +47,7 @@ func pidOf(t *testing.T, pod *corev1.Pod, name string) int {
 	return 0
 }
 
-func TestHooksByCommandAndHTTP(t *testing.T) {
+func TestHooks_RunByCommandAndHTTP(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	// The container's own server may not listen yet when the hook runs.
@@ -87,7 +87,7 @@ func TestHooksByCommandAndHTTP(t *testing.T) {
 	n.requireNothingLeft()
 }
 
-func TestPostStartThatFailsKillsItsContainer(t *testing.T) {
+func TestPostStart_FailureKillsContainer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("bad.yaml", endText("bad", 2, `restartPolicy: Never, containers: [`+shell("main", `lifecycle: {postStart: {exec: {command: [sh, -c, "echo no luck; exit 7"]}}},`)+`]`))
@@ -98,9 +98,9 @@ func TestPostStartThatFailsKillsItsContainer(t *testing.T) {
 	require.NotZero(t, n.output.linesWith("FailedPostStartHook"))
 }
 
-// TestHookThatHangsCostsNoMoreThanTheGrace checks that a hanging hook delays the termination
+// TestPreStop_HangEndsWithGracePeriod checks that a hanging hook delays the termination
 // by at most the grace period plus two seconds.
-func TestHookThatHangsCostsNoMoreThanTheGrace(t *testing.T) {
+func TestPreStop_HangEndsWithGracePeriod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("hang.yaml", endText("hang", 10, `containers: [{name: main, image: kubeparts.test/busybox:1, command: [sh, -c, "trap '' TERM; while :; do sleep 0.1; done"],
@@ -119,7 +119,7 @@ func TestHookThatHangsCostsNoMoreThanTheGrace(t *testing.T) {
 	n.requireNothingLeft()
 }
 
-func TestSidecarsStopLast(t *testing.T) {
+func TestSidecars_StopLastInReverseOrder(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("side.yaml", endText("side", 20, `initContainers: [`+
@@ -146,7 +146,7 @@ func TestSidecarsStopLast(t *testing.T) {
 	n.requireNothingLeft()
 }
 
-func TestInitContainerIsKilledWithItsPod(t *testing.T) {
+func TestInitContainer_IsTerminatedWithPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("init.yaml", endText("init", 30, `initContainers: [`+shell("slow", "")+`], containers: [`+shell("main", "")+`]`))
@@ -165,9 +165,9 @@ func TestInitContainerIsKilledWithItsPod(t *testing.T) {
 	n.requireNothingLeft()
 }
 
-// TestAgentKilledDuringATermination checks that the next agent terminates the pod within the
+// TestTermination_KeepsGracePeriodAcrossAgentKills checks that the next agent terminates the pod within the
 // grace period that began with the first signal, for any number of agent kills.
-func TestAgentKilledDuringATermination(t *testing.T) {
+func TestTermination_KeepsGracePeriodAcrossAgentKills(t *testing.T) {
 	t.Parallel()
 	for name, kills := range map[string]int{"once": 1, "twice": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func agentsKilledDuringATermination(t *testing.T, kills int) {
 	n.requireNothingLeft()
 }
 
-func TestAgentKilledLeavesNothingOfAPodWhoseManifestGoesMeanwhile(t *testing.T) {
+func TestAdoption_RemovesFilesOfPodWithoutManifest(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("objects.yaml", objects)

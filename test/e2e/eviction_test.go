@@ -44,7 +44,7 @@ func evicted(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
 }
 
-func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) {
+func TestEviction_EvictsOnlyPodFillingDiskWithLogs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	mountMemory(t, n.root, 96)
@@ -89,9 +89,9 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 	require.Equal(t, "Pod was rejected: The node had condition: [DiskPressure]. ", late.Status.Message)
 }
 
-// TestAnEvictionGoesOnAfterItsAgentsDeath kills the agent after it has evicted a pod that
+// TestEviction_ContinuesAfterAgentIsKilled kills the agent after it has evicted a pod that
 // ignores SIGTERM, before the grace period of the pod has ended.
-func TestAnEvictionGoesOnAfterItsAgentsDeath(t *testing.T) {
+func TestEviction_ContinuesAfterAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	const grace = 15
 	n := newNode(t)
@@ -138,7 +138,7 @@ func TestAnEvictionGoesOnAfterItsAgentsDeath(t *testing.T) {
 	})
 }
 
-func TestPodOverItsEphemeralStorageLimitIsEvicted(t *testing.T) {
+func TestEviction_EvictsPodOverEphemeralStorageLimit(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	const limit = "    resources: {limits: {ephemeral-storage: 20Mi}}\n"
@@ -156,7 +156,7 @@ func TestPodOverItsEphemeralStorageLimitIsEvicted(t *testing.T) {
 	n.waitRunning("calm")
 }
 
-func TestPodOverItsEmptyDirLimitIsEvicted(t *testing.T) {
+func TestEviction_EvictsPodOverEmptyDirLimit(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	const volume = `    volumeMounts: [{name: data, mountPath: /data}]
@@ -173,7 +173,7 @@ func TestPodOverItsEmptyDirLimitIsEvicted(t *testing.T) {
 	n.waitRunning("calm")
 }
 
-func TestPodThatTakesAllInodesIsEvicted(t *testing.T) {
+func TestEviction_EvictsPodUsingMostInodes(t *testing.T) {
 	t.Parallel()
 	b := newSmallBed(t, 400, "-N", "12000")
 	n := newNode(t)
@@ -195,10 +195,10 @@ func TestPodThatTakesAllInodesIsEvicted(t *testing.T) {
 	n.waitRunning("calm")
 }
 
-// TestMemoryHogsAreEvictedBeforeTheKernelKills starts pods, one after the other, that
+// TestEviction_EvictsMemoryHogsBeforeOOMKill starts pods, one after the other, that
 // allocate the available memory down to a high threshold. If the eviction fails, the memory
 // limit of the pods protects the machine.
-func TestMemoryHogsAreEvictedBeforeTheKernelKills(t *testing.T) {
+func TestEviction_EvictsMemoryHogsBeforeOOMKill(t *testing.T) {
 	const (
 		rounds = 20 // fewer rounds if each is slow
 		fewest = 5
@@ -266,7 +266,7 @@ spec:
 	n.waitRunning("calm")
 }
 
-func TestBestEffortPodIsRefusedUnderMemoryPressure(t *testing.T) {
+func TestAdmission_RejectsBestEffortPodUnderMemoryPressure(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start("--eviction-hard=", "--eviction-soft", "memory.available<99%", "--eviction-soft-grace-period", "memory.available=1h")
@@ -280,7 +280,7 @@ func TestBestEffortPodIsRefusedUnderMemoryPressure(t *testing.T) {
 	n.waitRunning("burst")
 }
 
-func TestImagesGoBeforeAnyPod(t *testing.T) {
+func TestEviction_DeletesImagesBeforeEvictingPods(t *testing.T) {
 	t.Parallel()
 	b := newSmallBed(t, 400)
 	for i := range 4 {

@@ -44,7 +44,7 @@ func hostPorts(t *testing.T, many int) (ports []string) {
 	return ports
 }
 
-func TestHostPortsLeadToTheirPod(t *testing.T) {
+func TestHostPorts_ForwardToTheirContainers(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	ports := hostPorts(t, 3)
@@ -87,9 +87,9 @@ spec:
 	}
 }
 
-// TestHostPortThatIsTakenIsRefused checks that admission rejects a pod with a used host port
+// TestAdmission_RejectsPodWithUsedHostPort checks that admission rejects a pod with a used host port
 // before any object is created, and that the other pod continues to run.
-func TestHostPortThatIsTakenIsRefused(t *testing.T) {
+func TestAdmission_RejectsPodWithUsedHostPort(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	port := hostPorts(t, 1)[0]
@@ -108,7 +108,7 @@ func TestHostPortThatIsTakenIsRefused(t *testing.T) {
 	n.waitRunning("first")
 }
 
-func TestRuntimeClassIsTheRuntimesHandler(t *testing.T) {
+func TestRuntimeClass_SelectsRuntimeHandler(t *testing.T) {
 	needs(t, runtimeHandlers)
 	t.Parallel()
 	n := newNode(t)

@@ -10,7 +10,7 @@ import (
 
 // Every test checks at its end that the foreign pods are unchanged. This test creates the
 // situation in which an agent is most likely to change them.
-func TestPodsOfOthersSurviveAnAgentThatRemovesAndStopsItsOwn(t *testing.T) {
+func TestForeignPods_UnchangedWhenAgentRemovesItsPods(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("web.yaml", web)

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestPollReportsWhatItSawLast(t *testing.T) {
+func TestPoll_ReportsLastObservation(t *testing.T) {
 	looks := 0
 	seen, ok := poll(10*pollPeriod, func() (string, bool) { looks++; return strconv.Itoa(looks), false })
 	require.False(t, ok)
@@ -23,14 +23,14 @@ func TestPollReportsWhatItSawLast(t *testing.T) {
 	require.Equal(t, "there", seen)
 }
 
-func TestPollLooksOnceHoweverShortTheTime(t *testing.T) {
+func TestPoll_ChecksOnceWithZeroTimeout(t *testing.T) {
 	looks := 0
 	_, ok := poll(0, func() (string, bool) { looks++; return "", true })
 	require.True(t, ok)
 	require.Equal(t, 1, looks)
 }
 
-func TestForeignPodsAreSeenAsTheyAre(t *testing.T) {
+func TestLook_ReportsStateOfForeignPods(t *testing.T) {
 	require.Len(t, bed.foreign, 2)
 	for _, f := range bed.foreign {
 		now, err := f.look(bed)
@@ -40,7 +40,7 @@ func TestForeignPodsAreSeenAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestTracesOfALivingPodAreFoundEverywhere(t *testing.T) {
+func TestTraces_FindsObjectsOfRunningPod(t *testing.T) {
 	pod := &corev1.Pod{}
 	pod.UID, pod.Name = foreignUID, "of-a-kubelet"
 	tr := bed.traces(t, pod) // returns an error if it finds nothing

@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestSecondSignalEndsAnAgentThatWaitsForAStubbornPod(t *testing.T) {
+func TestShutdown_SecondSignalExitsBeforePodsStop(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("stubborn.yaml", `
@@ -49,7 +49,7 @@ spec:
 	require.Equal(t, before, after)
 }
 
-func TestTwoAgentsOfOneNodeNameRunTheSameManifest(t *testing.T) {
+func TestTwoAgents_RunSeparatePodsOfOneManifest(t *testing.T) {
 	t.Parallel()
 	one, two := newNode(t), newNode(t)
 	two.name, two.hostname, two.manifests = "another-agent", one.hostname, one.manifests
@@ -74,7 +74,7 @@ func TestTwoAgentsOfOneNodeNameRunTheSameManifest(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-func TestAgentKilledAgainAndAgainWhilePodsStartMakesNoDoubles(t *testing.T) {
+func TestPodStart_RepeatedAgentKillsCreateNoDuplicates(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	const pods = 4
@@ -110,7 +110,7 @@ func TestAgentKilledAgainAndAgainWhilePodsStartMakesNoDoubles(t *testing.T) {
 }
 
 // Not parallel: it measures.
-func TestManyPodsComeAndGoAtOnce(t *testing.T) {
+func TestManyPods_StartAndTerminateConcurrently(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	const pods = 30
@@ -149,7 +149,7 @@ func TestManyPodsComeAndGoAtOnce(t *testing.T) {
 }
 
 // Not parallel: it stops the runtime of all tests.
-func TestHungContainerdTurnsHealthRedAndRestartsNoContainer(t *testing.T) {
+func TestHungContainerd_FailsHealthAndRestartsNoContainer(t *testing.T) {
 	n := newNode(t)
 	a := n.start()
 	pod := startAdoptable(n)

@@ -44,10 +44,10 @@ const (
 	idleSettle = 5 * time.Second
 )
 
-// TestAHundredIdlePodsCostLittle measures an idle agent with a hundred pods, a restart after
+// TestIdleAgent_StaysWithinLimitsWithHundredPods measures an idle agent with a hundred pods, a restart after
 // SIGKILL, and the removal of the pods. Not parallel: it measures, and pods of other tests
 // would appear in this agent's event stream.
-func TestAHundredIdlePodsCostLittle(t *testing.T) {
+func TestIdleAgent_StaysWithinLimitsWithHundredPods(t *testing.T) {
 	needs(t, containerEvents) // without events, the agent relists every second
 	n, p := newNode(t), startProxy(t)
 	flags := []string{"--cri-endpoint", p.endpoint, "--eviction-hard", "memory.available<10Mi,nodefs.available<1%,imagefs.available<1%"}
@@ -76,7 +76,7 @@ func TestAHundredIdlePodsCostLittle(t *testing.T) {
 		boxes, boxErr := bed.sandboxes(map[string]string{labelAgent: n.name})
 		return fmt.Sprint(len(shown), len(boxes), err, boxErr), errors.Join(err, boxErr) == nil && len(shown)+len(boxes) == 0
 	})
-	// The runtime needs nearly all of this time. TestManyPodsEndAlmostAsFastAsByHand compares
+	// The runtime needs nearly all of this time. TestManyPods_StopTimeIsBoundedByRuntimeTime compares
 	// it with the runtime's own calls.
 	figure(t, "hundred-gone", time.Since(began).Seconds(), "s", 0)
 
@@ -156,9 +156,9 @@ func (a *agent) rss(t *testing.T) float64 {
 	return float64(statOf(t, a.cmd.Process.Pid).ResidentMemory()) / (1 << 20)
 }
 
-// TestTheProgramIsSmallAndReadyAtOnce builds the agent as its users do, and measures the size
+// TestProgram_StaysWithinSizeAndStartLimits builds the agent as its users do, and measures the size
 // of the binary and the time until the agent is ready.
-func TestTheProgramIsSmallAndReadyAtOnce(t *testing.T) {
+func TestProgram_StaysWithinSizeAndStartLimits(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agent")
 	// Without -trimpath, which would compile all dependencies again.
 	build := exec.Command("go", "build", "-tags", "grpcnotrace", "-ldflags=-s -w", "-o", file, "./examples/minimal-agent")

@@ -24,9 +24,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestImagesGoFromTheHighMarkToTheLowOne has images that may be deleted, one image of each
+// TestImageGC_DeletesFromHighToLowThreshold has images that may be deleted, one image of each
 // kind that must be kept, and one image whose removal always fails.
-func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
+func TestImageGC_DeletesFromHighToLowThreshold(t *testing.T) {
 	t.Parallel()
 	const images = 6
 	b := newSmallBed(t, 640)
@@ -86,10 +86,10 @@ func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
 	mu.Unlock()
 }
 
-// TestImageStaysWhileItIsPulled delays the response of a pull, on a disk that is always too
+// TestImageGC_KeepsImageDuringPull delays the response of a pull, on a disk that is always too
 // full: unused images are deleted every ten seconds. The pods are critical, so that they are
 // admitted.
-func TestImageStaysWhileItIsPulled(t *testing.T) {
+func TestImageGC_KeepsImageDuringPull(t *testing.T) {
 	t.Parallel()
 	b := newSmallBed(t, 400)
 	b.addImage("kubeparts.test/ballast:0", 5)
@@ -123,9 +123,9 @@ func usedPercent(t *testing.T, dir string) int {
 	return 100 - int(s.Bavail*100/s.Blocks)
 }
 
-// TestLogsRotateUnderAFloodWithoutLosingALine runs a container that writes about 50 MB per
+// TestLogRotation_LosesNoLineUnderLoad runs a container that writes about 50 MB per
 // second, at full speed and with pauses, during several rotations.
-func TestLogsRotateUnderAFloodWithoutLosingALine(t *testing.T) {
+func TestLogRotation_LosesNoLineUnderLoad(t *testing.T) {
 	const rounds, lines = 40, 40 * 90_000
 	n := newNode(t)
 	n.start("--container-log-max-size", "20Mi", "--container-log-max-files", "50")
@@ -217,9 +217,9 @@ func countLines(t *testing.T, file string, next int, line *strings.Builder) int 
 	return next
 }
 
-// TestDeadContainersAreClearedWhilePodsStart creates pods with many dead containers whose
+// TestContainerGC_RemovesDeadContainersWhilePodsStart creates pods with many dead containers whose
 // names are not in the manifests.
-func TestDeadContainersAreClearedWhilePodsStart(t *testing.T) {
+func TestContainerGC_RemovesDeadContainersWhilePodsStart(t *testing.T) {
 	const pods, perPod, starts = 10, 50, 5
 	n := newNode(t)
 	n.start()

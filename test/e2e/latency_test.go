@@ -36,7 +36,7 @@ const (
 
 // The period of relists is a minute, so only hints and requests can be this fast. The
 // kubelet, which relists each second, needs up to a second. Not parallel: it measures.
-func TestChangesAreSeenWithinMilliseconds(t *testing.T) {
+func TestPLEG_ReportsChangesWithinMilliseconds(t *testing.T) {
 	needs(t, containerEvents)
 	w := watchRuntime(t)
 	box := w.sandbox(t)

@@ -173,10 +173,10 @@ func (l *library) run(name string, grace int64, main corev1.Container) (*corev1.
 	return pod, pidOf(l.t, pod, "main")
 }
 
-// TestGraceThatIsShortenedWhileThePodEnds checks that a shorter grace period takes effect at
+// TestKillPod_ShorterGracePeriodAppliesAtOnce checks that a shorter grace period takes effect at
 // once, while a hook hangs and while a container that ignores SIGTERM is being stopped
 // (kubernetes#127339). Not parallel: it measures.
-func TestGraceThatIsShortenedWhileThePodEnds(t *testing.T) {
+func TestKillPod_ShorterGracePeriodAppliesAtOnce(t *testing.T) {
 	l := newLibrary(t)
 	for name, hook := range map[string]*corev1.Lifecycle{
 		"hook": {PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sleep", "3600"}}}},
@@ -197,9 +197,9 @@ func TestGraceThatIsShortenedWhileThePodEnds(t *testing.T) {
 	}
 }
 
-// TestEphemeralContainerIsAddedToALivingPod checks that an ephemeral container sees the
+// TestEphemeralContainer_IsAddedToRunningPod checks that an ephemeral container sees the
 // processes of its target.
-func TestEphemeralContainerIsAddedToALivingPod(t *testing.T) {
+func TestEphemeralContainer_IsAddedToRunningPod(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
 	pod, pid := l.run("debugged", 1, corev1.Container{Command: []string{"sleep", "3599"}})

@@ -21,10 +21,10 @@ import (
 // a ? if their state may be too short to be observed.
 const rewriteVar = "KUBEPARTS_E2E_REWRITE"
 
-// TestWhatIsSaidOfAPodAtEachStepOfItsLife compares the pod's statuses from its start to its
+// TestPodStatus_MatchesTestdataAtEachStep compares the pod's statuses from its start to its
 // end with testdata/lives: the statuses in /pods and, after the manifest was removed, the
 // statuses in the pod's status file.
-func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
+func TestPodStatus_MatchesTestdataAtEachStep(t *testing.T) {
 	t.Parallel()
 	container := func(args string) string {
 		return "  - {name: main, image: \"kubeparts.test/testserver:1\", args: [" + args + "]}\n"
@@ -271,11 +271,11 @@ func requireLife(t *testing.T, file string, seen []string) {
 	require.Empty(t, rest, "%s: unexpected statuses; all observed:\n%s", file, strings.Join(seen, "\n"))
 }
 
-// TestNothingFlapsWhenTheAgentRestarts compares whole statuses, including times, of three pods:
+// TestPodStatus_UnchangedByAgentRestart compares whole statuses, including times, of three pods:
 // a pod that is ready and has every kind of probe, a pod that is not ready, and a pod that has
 // not started. The statuses must be the same from before an agent's end to long after the start
 // of the next agent.
-func TestNothingFlapsWhenTheAgentRestarts(t *testing.T) {
+func TestPodStatus_UnchangedByAgentRestart(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"stopped", "killed"} {
 		t.Run(how, func(t *testing.T) {

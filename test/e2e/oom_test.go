@@ -138,7 +138,7 @@ func (p *hungryPod) status() *runtimeapi.ContainerStatus {
 	return answer.GetStatus()
 }
 
-func TestContainerOverItsMemoryLimitIsToldOnceWithItsPod(t *testing.T) {
+func TestOOMKills_ContainerOverItsLimitIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	p := newHungryPod(t, false, "hog")
 	kill := p.killed()
@@ -149,7 +149,7 @@ func TestContainerOverItsMemoryLimitIsToldOnceWithItsPod(t *testing.T) {
 	require.Equal(t, "OOMKilled", status.GetReason())
 }
 
-func TestChildKilledForMemoryIsToldWhileItsContainerRuns(t *testing.T) {
+func TestOOMKills_KilledChildIsReportedWhileContainerRuns(t *testing.T) {
 	t.Parallel()
 	p := newHungryPod(t, false, "sleep", "600")
 	answer, err := bed.runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
@@ -161,7 +161,7 @@ func TestChildKilledForMemoryIsToldWhileItsContainerRuns(t *testing.T) {
 	require.Equal(t, runtimeapi.ContainerState_CONTAINER_RUNNING, p.status().GetState())
 }
 
-func TestContainerOverItsPodsMemoryLimitIsToldWithBoth(t *testing.T) {
+func TestOOMKills_PodLimitIsReportedWithContainer(t *testing.T) {
 	t.Parallel()
 	p := newHungryPod(t, true, "hog")
 	require.Equal(t, p.cgroup, p.killed().LimitCgroup)

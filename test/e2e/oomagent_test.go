@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestAgentTellsWhichPodTheKernelHit checks the agent's status, its event and that the event
+// TestOOMKills_AgentRecordsOneEventAcrossRestarts checks the agent's status, its event and that the event
 // is not repeated after a restart.
-func TestAgentTellsWhichPodTheKernelHit(t *testing.T) {
+func TestOOMKills_AgentRecordsOneEventAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start()

@@ -43,7 +43,7 @@ spec:
 `
 
 // Not parallel: it measures.
-func TestManyProbesCostLittleAndLeaveNoSockets(t *testing.T) {
+func TestManyProbes_KeepPodsReadyAndLeaveFewSockets(t *testing.T) {
 	pods, err := strconv.Atoi(cmp.Or(os.Getenv(loadPodsVar), "60"))
 	require.NoError(t, err)
 	span, err := time.ParseDuration(cmp.Or(os.Getenv(loadTimeVar), "30s"))

@@ -50,7 +50,7 @@ spec:
     livenessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}
 `
 
-func TestAllHandlersOnOnePodWithASidecar(t *testing.T) {
+func TestProbes_AllHandlersWorkWithSidecar(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start()
@@ -83,7 +83,7 @@ func TestAllHandlersOnOnePodWithASidecar(t *testing.T) {
 	}
 }
 
-func TestLivenessFailureKillsAndRestartsTheContainerAlone(t *testing.T) {
+func TestLiveness_FailureRestartsOnlyThatContainer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start()
@@ -124,7 +124,7 @@ spec:
 	require.Zero(t, containerStatus(t, pod, "other").RestartCount)
 }
 
-func TestStartupGatesTheOtherProbes(t *testing.T) {
+func TestStartupProbe_BlocksOtherProbesUntilSuccess(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start()
@@ -167,7 +167,7 @@ spec:
 // One command hangs, the second does not exist, and the third must not be affected by the
 // first two. The kubelet never restarts the container whose command does not exist
 // (kubernetes#106682).
-func TestExecProbesThatHangOrAreMissing(t *testing.T) {
+func TestExecProbe_HungOrMissingCommandRestartsContainer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start()

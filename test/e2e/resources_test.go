@@ -63,9 +63,9 @@ spec: {terminationGracePeriodSeconds: 2, containers: [
   {name: main, image: kubeparts.test/testserver:1, args: [sleep, "3600"], resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 250m, memory: 64Mi}}}]}
 `
 
-// TestLimitsAreTheKernelsAndChangeInPlace checks that the container's cgroup has the limits
+// TestLimits_AreSetAndChangedInPlace checks that the container's cgroup has the limits
 // of the manifest, and that a change of the limits restarts no container.
-func TestLimitsAreTheKernelsAndChangeInPlace(t *testing.T) {
+func TestLimits_AreSetAndChangedInPlace(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("sized.yaml", sized)
@@ -89,9 +89,9 @@ func TestLimitsAreTheKernelsAndChangeInPlace(t *testing.T) {
 	require.True(t, after[0].running())
 }
 
-// TestPodsHaveCgroupsOfTheirOwn checks the cgroups of pods with --cgroup-parent, and that
+// TestPodCgroups_AreCreatedLimitedAndRemoved checks the cgroups of pods with --cgroup-parent, and that
 // no cgroup is left.
-func TestPodsHaveCgroupsOfTheirOwn(t *testing.T) {
+func TestPodCgroups_AreCreatedLimitedAndRemoved(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	parent := "/kpbed-" + n.hostname
@@ -139,8 +139,8 @@ func removeCgroups(t *testing.T, parent string) {
 	}
 }
 
-// TestActiveDeadlineEndsAPod checks the kubelet's reason, too.
-func TestActiveDeadlineEndsAPod(t *testing.T) {
+// TestActiveDeadline_FailsPodAndStopsContainer checks the kubelet's reason, too.
+func TestActiveDeadline_FailsPodAndStopsContainer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("short.yaml", endText("short", 1, "activeDeadlineSeconds: 4, containers: ["+shell("main", "")+"]"))
@@ -162,9 +162,9 @@ func TestActiveDeadlineEndsAPod(t *testing.T) {
 	})
 }
 
-// TestPodsThatCannotRunAreRefused checks the kubelet's reasons, and that the pods leave no
+// TestAdmission_RejectsPodsThatCannotRun checks the kubelet's reasons, and that the pods leave no
 // objects or files.
-func TestPodsThatCannotRunAreRefused(t *testing.T) {
+func TestAdmission_RejectsPodsThatCannotRun(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	main := "containers: [{name: main, image: kubeparts.test/testserver:1, %s args: [sleep, \"3600\"]}]"

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestCrashLoopingContainerRestartsWithGrowingBackoff(t *testing.T) {
+func TestCrashLoop_RestartsWithGrowingBackoff(t *testing.T) {
 	t.Parallel()
 	n, runs, stalled := newNode(t), runs{}, stalls(t)
 	n.start()
@@ -81,7 +81,7 @@ func backoff(pod *corev1.Pod) string {
 }
 
 // Not parallel: it measures.
-func TestKilledContainerIsSeenAndRestartedWithinTwoSeconds(t *testing.T) {
+func TestRestart_KilledContainerRunsWithinTwoSeconds(t *testing.T) {
 	n := newNode(t)
 	n.write("web.yaml", web)
 	n.start()

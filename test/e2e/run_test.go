@@ -27,7 +27,7 @@ spec:
     image: kubeparts.test/testserver:1
 `
 
-func TestOneContainerPodRunsAndAnswersAtItsAddress(t *testing.T) {
+func TestPod_RunsAndRespondsAtItsIP(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start()
@@ -57,7 +57,7 @@ func TestOneContainerPodRunsAndAnswersAtItsAddress(t *testing.T) {
 	})
 }
 
-func TestSandboxAndContainersCarryTheAgentsAndTheKubeletsLabels(t *testing.T) {
+func TestLabels_AreSetOnSandboxAndContainers(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("web.yaml", web)
@@ -78,7 +78,7 @@ func TestSandboxAndContainersCarryTheAgentsAndTheKubeletsLabels(t *testing.T) {
 	require.FileExists(t, n.logFile(pod, "web", 0))
 }
 
-func TestInitContainersRunInOrderBeforeTheMainContainer(t *testing.T) {
+func TestInitContainers_RunInOrderBeforeMainContainer(t *testing.T) {
 	t.Parallel()
 	n, gate := newNode(t), t.TempDir()
 	n.start()
@@ -128,7 +128,7 @@ spec:
 	}
 }
 
-func TestMissingImageIsPulledFromTheRegistry(t *testing.T) {
+func TestImagePull_PullsMissingImage(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	spec := &runtimeapi.ImageSpec{Image: imagePulled}
@@ -142,7 +142,7 @@ func TestMissingImageIsPulledFromTheRegistry(t *testing.T) {
 	require.NotNil(t, st.GetImage())
 }
 
-func TestUnknownImageIsShownAndAnotherPodRuns(t *testing.T) {
+func TestImagePull_FailureIsReportedAndOtherPodRuns(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("unknown.yaml", strings.NewReplacer("name: web", "name: unknown", imageServer, "kubeparts.test/nosuch:1").Replace(web))

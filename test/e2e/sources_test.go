@@ -85,7 +85,7 @@ func (n *node) saveLikeVim(file, text string) {
 	}
 }
 
-func TestSavesThatChangeNothingRestartNothing(t *testing.T) {
+func TestManifestFolder_UnchangedSaveRestartsNothing(t *testing.T) {
 	t.Parallel()
 	inOneGo(t, func(n *node) bool {
 		n.write("a.yaml", idlePod("a", ""))
@@ -104,7 +104,7 @@ func TestSavesThatChangeNothingRestartNothing(t *testing.T) {
 	})
 }
 
-func TestAnEditorsSaveIsOneUpdate(t *testing.T) {
+func TestManifestFolder_EditorSaveIsOneUpdate(t *testing.T) {
 	t.Parallel()
 	const uid = ", uid: 9d3f1a52-6f0e-4b7e-8a39-51f6d2c0b7e4"
 	inOneGo(t, func(n *node) bool {
@@ -146,7 +146,7 @@ func (n *node) quick(do func()) bool {
 	return took < 40*time.Millisecond
 }
 
-func TestAManifestReplacedByAFolderEndsItsPodOnly(t *testing.T) {
+func TestManifestFolder_ReplacedFileTerminatesOnlyItsPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("a.yaml", idlePod("a", ""))
@@ -162,7 +162,7 @@ func TestAManifestReplacedByAFolderEndsItsPodOnly(t *testing.T) {
 	n.requireOps("b", 1, 0, 0)
 }
 
-func TestAFolderThatIsAwayEndsNothing(t *testing.T) {
+func TestManifestFolder_MissingFolderTerminatesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("a.yaml", idlePod("a", ""))
@@ -193,7 +193,7 @@ func TestAFolderThatIsAwayEndsNothing(t *testing.T) {
 	require.Equal(t, 1, n.output.linesWith("a problem with a manifest was resolved"), "the resolution must be logged once")
 }
 
-func TestAFolderThatIsRemovedAndMadeAgainEndsNothing(t *testing.T) {
+func TestManifestFolder_RecreatedFolderTerminatesNothing(t *testing.T) {
 	t.Parallel()
 	inOneGo(t, func(n *node) bool {
 		n.write("a.yaml", idlePod("a", ""))
@@ -221,7 +221,7 @@ func TestAFolderThatIsRemovedAndMadeAgainEndsNothing(t *testing.T) {
 	})
 }
 
-func TestTwoHundredManifestsAtOnce(t *testing.T) {
+func TestManifestFolder_AddsTwoHundredManifestsOnceEach(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("first.yaml", idlePod("first", ""))
@@ -275,7 +275,7 @@ func newManifestSite(t *testing.T) *manifestSite {
 	return s
 }
 
-func TestAServerThatIsDownEndsNothing(t *testing.T) {
+func TestManifestURL_FailingServerTerminatesNothing(t *testing.T) {
 	t.Parallel()
 	n, site := newNode(t), newManifestSite(t)
 	site.text.Store(idlePod("served", ""))
@@ -314,7 +314,7 @@ func TestAServerThatIsDownEndsNothing(t *testing.T) {
 	bed.requireGone(t, left)
 }
 
-func TestTheSamePodFromTwoSourcesRunsOnce(t *testing.T) {
+func TestManifestSources_SamePodRunsOnce(t *testing.T) {
 	t.Parallel()
 	n, site := newNode(t), newManifestSite(t)
 	site.text.Store(idlePod("other", ""))

@@ -22,10 +22,10 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// TestPodStartCostsTheFewestCalls counts the calls: for each container one ImageStatus,
+// TestPodStart_UsesFewestRuntimeCalls counts the calls: for each container one ImageStatus,
 // CreateContainer and StartContainer, plus the inspections of its state changes. The number
 // of list calls does not depend on the number of containers.
-func TestPodStartCostsTheFewestCalls(t *testing.T) {
+func TestPodStart_UsesFewestRuntimeCalls(t *testing.T) {
 	n := newNode(t)
 	p := startProxy(t)
 	n.start("--cri-endpoint", p.endpoint)
@@ -230,11 +230,11 @@ func (n *node) many(name string, many int) (half, all time.Duration) {
 	return times[many/2].Sub(begin), times[many-1].Sub(begin)
 }
 
-// TestPodStartTakesHardlyLongerThanTheRuntime compares the time from the manifest to a
+// TestPodStart_TimeIsBoundedByRuntimeTime compares the time from the manifest to a
 // running pod with the runtime's own calls for the same pod. The target is 1.15 ×. Other
 // processes use the machine too, so the test asserts a higher bound and prints the
 // measurements.
-func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
+func TestPodStart_TimeIsBoundedByRuntimeTime(t *testing.T) {
 	n, hand := newNode(t), newByHand(t)
 	n.start()
 	const samples = 9
@@ -284,14 +284,14 @@ func inMemory(t *testing.T) string {
 	return folder
 }
 
-// TestManyPodsStartAsFastAsByHand writes 50 manifests at once, and compares the times with
+// TestManyPods_StartTimeIsBoundedByRuntimeTime writes 50 manifests at once, and compares the times with
 // the same pods created by the plain client, four at a time and all at once. The measurements
 // alternate, because the speed of a machine varies by a third from minute to minute, which is
 // more than the difference between the results. The test adds up the times of the rounds. After
 // the least number of rounds it continues only if the agent was too slow, because other
 // processes may have delayed a round. If one measurement takes minutes, the test makes fewer
 // measurements.
-func TestManyPodsStartAsFastAsByHand(t *testing.T) {
+func TestManyPods_StartTimeIsBoundedByRuntimeTime(t *testing.T) {
 	memory := inMemory(t)
 	n, hand := newNode(t), newByHand(t)
 	n.root, hand.root = filepath.Join(memory, "agent"), filepath.Join(memory, "hand")

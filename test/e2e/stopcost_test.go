@@ -79,13 +79,13 @@ func (b *testbed) readySandboxes(labels map[string]string, accept func(ready int
 	}
 }
 
-// TestManyPodsEndAlmostAsFastAsByHand removes 50 manifests and measures the time until all
+// TestManyPods_StopTimeIsBoundedByRuntimeTime removes 50 manifests and measures the time until all
 // sandboxes are stopped, and until all are removed. No pod needs its grace period of 30 s. The
 // test compares the times with the runtime's own calls for the same number of pods, which run
 // concurrently too. The target is 1.2 × on an idle machine. The load of this machine varies, so
 // the test asserts 2 × and prints the measurements. If the agent was too slow, the test measures
 // up to three times and compares the sums, because other processes may have delayed a round.
-func TestManyPodsEndAlmostAsFastAsByHand(t *testing.T) {
+func TestManyPods_StopTimeIsBoundedByRuntimeTime(t *testing.T) {
 	const rounds = 3
 	many := part(t, 50)
 	n, byHand := newNode(t), newByHand(t)

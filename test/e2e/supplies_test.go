@@ -105,7 +105,7 @@ metadata: {name: keys}
 stringData: {password: hunter2, token: t0k3n}
 `
 
-func TestEnvironmentOfEverySource(t *testing.T) {
+func TestEnvironment_ResolvesEverySource(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("objects.yaml", objects)
@@ -128,7 +128,7 @@ func TestEnvironmentOfEverySource(t *testing.T) {
 		"POD="+pod.Name, "LABEL=env", "NODE="+n.hostname, "IP="+pod.Status.PodIP, "MEMORY=67108864", "CPU=500")
 }
 
-func TestThousandVariablesAndEveryCharacterArrive(t *testing.T) {
+func TestEnvironment_PassesManyVariablesAndSpecialCharacters(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	var env strings.Builder
@@ -150,7 +150,7 @@ spec: {terminationGracePeriodSeconds: 2, containers: [{
 	requireSays(t, n.said(n.waitRunning("many")), "1000", base64.StdEncoding.EncodeToString([]byte(want)))
 }
 
-func TestVolumesOfEveryKind(t *testing.T) {
+func TestVolumes_EveryKindIsMountedAndRemoved(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	host := filepath.Join(filepath.Dir(n.root), "host")
@@ -208,9 +208,9 @@ func TestImageVolume(t *testing.T) {
 	n.requireNothingLeft()
 }
 
-// TestPodWaitsForItsSecret checks that the pod reports the missing Secret, and starts once
+// TestVolumes_PodWaitsForMissingSecret checks that the pod reports the missing Secret, and starts once
 // the Secret exists.
-func TestPodWaitsForItsSecret(t *testing.T) {
+func TestVolumes_PodWaitsForMissingSecret(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("late.yaml", podText("late", "volumes: [{name: s, secret: {secretName: keys}}],", "volumeMounts: [{name: s, mountPath: /s}],", "cat /s/password; echo"))
@@ -258,7 +258,7 @@ func TestSecurityContext(t *testing.T) {
 	}
 }
 
-func TestNetworkOfAPod(t *testing.T) {
+func TestPodNetwork_AppliesDNSHostsAndHostNetwork(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write("none.yaml", podText("none", `hostname: front, hostAliases: [{ip: 192.0.2.9, hostnames: [db, db.example]}],
@@ -280,7 +280,7 @@ func TestNetworkOfAPod(t *testing.T) {
 	require.Equal(t, host.Status.HostIP, host.Status.PodIP)
 }
 
-func TestTerminationMessageAreInTheStatus(t *testing.T) {
+func TestTerminationMessage_IsReportedInStatus(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	text := func(name, extra, script string) string {
@@ -320,7 +320,7 @@ spec: {restartPolicy: Never, containers: [{name: main, image: kubeparts.test/bus
 	n.requireNothingLeft()
 }
 
-func TestPrivateImageNeedsItsSecret(t *testing.T) {
+func TestImagePull_PrivateImageRequiresSecret(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	env, err := bedEnv(bed.dir)

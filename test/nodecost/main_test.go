@@ -70,8 +70,8 @@ func TestReadyLine(t *testing.T) {
 	}
 }
 
-// TestRuntimeCountsCalls serves the runtime in this process.
-func TestRuntimeCountsCalls(t *testing.T) {
+// TestServeRuntime_ReportsCallCounts serves the runtime in this process.
+func TestServeRuntime_ReportsCallCounts(t *testing.T) {
 	t.Parallel()
 	in, lines := io.Pipe()
 	var out bytes.Buffer

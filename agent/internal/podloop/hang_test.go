@@ -217,7 +217,7 @@ func TestPreemption(t *testing.T) {
 	}, twoSources(podspec.SourceFile, podspec.SourceAPI))
 }
 
-func TestStaticPodsPreemptUnlessOrdinary(t *testing.T) {
+func TestOrdinaryStaticPods_DoNotPreempt(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(b *bed) {
 		b.places.Store(1)

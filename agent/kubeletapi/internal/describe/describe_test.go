@@ -56,7 +56,7 @@ func pod(phase corev1.PodPhase, inits, mains []corev1.ContainerStatus) *corev1.P
 
 func list(s ...corev1.ContainerStatus) []corev1.ContainerStatus { return s }
 
-func TestStateIsWhatKubectlShows(t *testing.T) {
+func TestState_IsThatOfKubectl(t *testing.T) {
 	t.Parallel()
 	evicted := pod(corev1.PodFailed, nil, list(ended("a", 137, 9, "Error")))
 	evicted.Status.Reason = "Evicted"
@@ -89,7 +89,7 @@ func TestStateIsWhatKubectlShows(t *testing.T) {
 	require.Equal(t, "Completed", describe.State(pod(corev1.PodSucceeded, nil, list(ended("a", 0, 0, "Completed"))), true))
 }
 
-func TestPodHasItsContainersInTheOrderOfTheirBegin(t *testing.T) {
+func TestPod_ListsContainersInStartOrder(t *testing.T) {
 	t.Parallel()
 	crashed := waiting("a", "CrashLoopBackOff")
 	crashed.RestartCount = 3

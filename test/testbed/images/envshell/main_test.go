@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOnlyTheScriptEnvRunsWithoutAShell(t *testing.T) {
+func TestCommand_OnlyTheScriptEnvRunsWithoutAShell(t *testing.T) {
 	for _, test := range []struct{ args, want []string }{
 		{[]string{"sh", "-c", " env\n"}, []string{"env"}},
 		{[]string{"sh", "-c", "env; date"}, []string{"sh", "-c", "env; date"}},

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestSameInputIsTheSameBytes(t *testing.T) {
+func TestRun_SameInputGivesTheSameBytes(t *testing.T) {
 	var first []byte
 	for range 3 {
 		out := filepath.Join(t.TempDir(), "image.tar")
@@ -33,7 +33,7 @@ func TestSameInputIsTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestLayerHoldsParentsBeforeChildren(t *testing.T) {
+func TestLayer_ParentsBeforeChildren(t *testing.T) {
 	files := layer{}
 	if err := files.addText("/a/b/c=text"); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestLayerHoldsParentsBeforeChildren(t *testing.T) {
 	}
 }
 
-func TestFilesHaveAMode(t *testing.T) {
+func TestAddFile_SetsTheMode(t *testing.T) {
 	files := layer{}
 	for _, file := range []string{os.Args[0] + ":/program", os.Args[0] + ":/setuid:6755"} {
 		if err := files.addFile(file); err != nil {
@@ -70,7 +70,7 @@ func TestFilesHaveAMode(t *testing.T) {
 	}
 }
 
-func TestWrongCallsAreRefused(t *testing.T) {
+func TestRun_InvalidArgumentsAreRejected(t *testing.T) {
 	for _, args := range []string{"-o x", "-o x -name n -file missing", "-o x -name n -file /dev/null:/a:9", "-o x -name n -dir /tmp:9", "-o x -name n -link y"} {
 		if err := run(strings.Fields(args)); err == nil {
 			t.Errorf("invalid arguments were accepted: %q", args)

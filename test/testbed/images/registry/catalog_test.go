@@ -44,7 +44,7 @@ func testCatalog(t *testing.T) *catalog {
 	return c
 }
 
-func TestServesManifestsByTagAndDigestAndBlobs(t *testing.T) {
+func TestCatalog_ServesManifestsAndBlobs(t *testing.T) {
 	c := testCatalog(t)
 	for _, tc := range []struct {
 		method, path string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestLockedRepositoryWantsItsLogin(t *testing.T) {
+func TestLockedRepository_RequiresItsLogin(t *testing.T) {
 	locks := map[string]login{}
 	for _, wrong := range []string{"", "x", "x=y", "=u:p"} {
 		if addLock(locks, wrong) == nil {
