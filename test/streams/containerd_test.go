@@ -303,9 +303,11 @@ func (b *liveBed) rss(t *testing.T) int64 {
 }
 
 // costOfACommand compares the time of a command through the kubelet API with the time of the same
-// command that a client runs at the runtime itself. Each command through the API needs one more
-// process, so a busy machine makes the ratio larger: the lowest ratio of five rounds shows
-// what a command costs.
+// command that a client runs at the runtime itself, over SPDY. No runtime serves WebSocket, so the
+// server translates it. The handshakes of this translation take some milliseconds, however fast the
+// runtime is, so the bound for WebSocket is higher by the constant translation. A busy machine makes
+// all ratios larger, because a command through the API passes one more process. So one of five rounds
+// must be within each bound.
 func (d *containerd) costOfACommand(t *testing.T, b *liveBed) {
 	t.Helper()
 	client, err := cri.New(cri.Config{Endpoint: "unix://" + d.socket})
@@ -339,8 +341,9 @@ func (d *containerd) costOfACommand(t *testing.T, b *liveBed) {
 			return b.exec(ctx, overWebSocket, success, stdio{out: io.Discard})
 		},
 	}
-	const most, rounds = 1.3, 5
-	for round := range rounds {
+	const most, translation, rounds = 1.3, 10 * time.Millisecond, 5
+	within := map[string]bool{}
+	for range rounds {
 		took := map[string][]time.Duration{}
 		for range 60 { // in turn, so that other processes slow all ways down alike
 			for _, name := range []string{"runtime", "SPDY", "WebSocket"} {
@@ -354,17 +357,14 @@ func (d *containerd) costOfACommand(t *testing.T, b *liveBed) {
 			return took[name][len(took[name])/2]
 		}
 		base := median("runtime")
-		worst := 0.0
-		for _, name := range []string{"SPDY", "WebSocket"} {
-			ratio := float64(median(name)) / float64(base)
-			worst = max(worst, ratio)
+		for name, more := range map[string]time.Duration{"SPDY": 0, "WebSocket": translation} {
+			within[name] = within[name] || float64(median(name)-more) <= most*float64(base)
 			t.Logf("true: %v at the runtime, %v through the kubelet API over %s: %.2f times as long",
-				base.Round(100*time.Microsecond), median(name).Round(100*time.Microsecond), name, ratio)
+				base.Round(100*time.Microsecond), median(name).Round(100*time.Microsecond), name, float64(median(name))/float64(base))
 		}
-		if worst <= most {
+		if within["SPDY"] && within["WebSocket"] {
 			return
 		}
-		t.Logf("round %d of %d: %.2f times as long; want at most %.2f", round+1, rounds, worst, most)
 	}
-	require.Fail(t, "a command through the kubelet API takes too long in each round")
+	require.Fail(t, "a command through the kubelet API takes too long in each round", "within the bound: %v", within)
 }
