@@ -60,13 +60,13 @@ func TestPodStatus_MatchesTestdataAtEachStep(t *testing.T) {
 				n.tell(pod, "/healthz/ok")
 				n.waitReady(name)
 				file := filepath.Join(n.root, "statuses", string(pod.UID)+".json")
-				waitFor(n.t, startTimeout, "that to be saved", func() (string, bool) {
+				waitFor(n.t, startTimeout, "the state to be saved", func() (string, bool) {
 					pod := saved(file)
 					return fmt.Sprint(pod), pod != nil && ready(pod)
 				})
 				n.remove(name + ".yaml")
 				bed.requireGone(n.t, was)
-				waitFor(n.t, startTimeout, "the agent to have said so", func() (string, bool) {
+				waitFor(n.t, startTimeout, "the agent to report this", func() (string, bool) {
 					_, end, _ := strings.Cut(n.output.String(), "main=Completed(0)") // the status file does not contain it for long
 					return n.output.String(), strings.Contains(end, name+"-"+n.hostname+" removed")
 				})

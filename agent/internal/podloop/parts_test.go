@@ -124,6 +124,24 @@ func TestBackoffs_ComparedAgainAfterEachTrigger(t *testing.T) {
 	require.Equal(t, idlePeriod, b.save(t.Context()))
 }
 
+// The creation of a container records the back-off, and may take longer than savePeriod.
+func TestBackoffs_SavedAfterASlowStart(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.set(newPod("web", "crash:1"))
+		b.eventually("the container backs off", func() bool {
+			return len(b.restarts.Snapshot()) > 0 && b.restarts.Snapshot()[0].Delay >= 20*time.Second
+		})
+		require.NoError(b.t, b.node.Fail("CreateContainer", fakecri.Fault{Delay: 30 * time.Second}))
+		before := b.restarts.Snapshot()[0].Delay
+		b.eventually("the container has started again", func() bool { return b.restarts.Snapshot()[0].Delay > before })
+		time.Sleep(time.Second)
+		var saved []lifecycle.BackoffState
+		require.NoError(b.t, state.Load(b.t.Context(), b.store, backoffKey, &saved))
+		require.Equal(b.t, b.restarts.Snapshot()[0].Delay, saved[0].Delay)
+	})
+}
+
 func TestBackoffs_DamagedValues(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
