@@ -262,8 +262,9 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 		return err
 	}
 	// The pod's directory is removed last. If the agent is killed before,
-	// Leftovers still finds the pod by this directory.
-	if err := r.removeFiles(status.UID, containersFolder, hostsFile); err != nil {
+	// Leftovers still finds the pod by this directory. State does not delete a
+	// directory with the name of a record, so removeFiles removes it.
+	if err := r.removeFiles(status.UID, containersFolder, hostsFile, terminationRecordName, enforcedRecordName, replacedRecordName); err != nil {
 		return err
 	}
 	r.Forget(status.UID)

@@ -86,12 +86,6 @@ func (r *Runner) release(ctx context.Context, uid types.UID) error {
 	if err := r.deleteRecords(ctx, uid, terminationRecordName, enforcedRecordName, replacedRecordName); err != nil {
 		return err
 	}
-	// Also remove the records that an earlier agent stored in files below
-	// RootDir, and the files (.new) that the earlier agent did not write
-	// completely.
-	if err := r.removeFiles(uid, terminationRecordName, terminationRecordName+".new", enforcedRecordName, enforcedRecordName+".new", replacedRecordName, replacedRecordName+".new"); err != nil {
-		return err
-	}
 	if r.cfg.RootDir != "" {
 		parts, err := SubPathsOf(r.podRoot(), uid)
 		if err == nil {
