@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -140,4 +141,14 @@ func TestPprof_IsServedWhenEnabled(t *testing.T) {
 	code, body := ask(t, kubeletapi.Config{}, "/debug/pprof/")
 	require.Equal(t, http.StatusMethodNotAllowed, code)
 	require.Equal(t, "profiling endpoint is disabled.\n", body)
+}
+
+// The difference of two profiles can take longer than other responses may take.
+func TestPprof_DifferenceOfTwoProfiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := serve(t, kubeletapi.Config{Pprof: true})
+		_, closeClient := p.ask(t, "/debug/pprof/heap?seconds=60")
+		require.NoError(t, closeClient())
+		require.NoError(t, stop())
+	})
 }

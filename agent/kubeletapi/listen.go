@@ -171,7 +171,7 @@ func (c *connections) closeOne() {
 func (s *Server) profiles() []endpoint {
 	get := []string{http.MethodGet}
 	return []endpoint{
-		{"/debug/pprof/", withTimeLimit(http.HandlerFunc(pprof.Index)), get},
+		{"/debug/pprof/", s.stream(pprof.Index), get}, // with the parameter seconds, the difference of two profiles
 		{"/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline), get},
 		{"/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol), get},
 		{"/debug/pprof/profile", s.stream(pprof.Profile), get},
