@@ -137,7 +137,8 @@ func (c *Counters) Watch(ctx context.Context, _ Position, emit func(Observation)
 // Period.
 func (c *Counters) killCount() (n uint64, ok bool) {
 	content, err := os.ReadFile(c.cfg.VMStat)
-	return count(string(content), "oom_kill"), err == nil && strings.Contains(string(content), "\noom_kill ")
+	text := string(content)
+	return count(text, "oom_kill"), err == nil && strings.Contains(text, "\noom_kill ")
 }
 
 // Look reads all counters once and emits Observations of the kills since the last call. A

@@ -26,7 +26,7 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(20) // the agent allocates little, and memory that it does not use is free for pods
+		debug.SetGCPercent(40) // the agent allocates little, and memory that it does not use is free for pods
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
