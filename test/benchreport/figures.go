@@ -33,35 +33,19 @@ func sections() (all []string) {
 }
 
 const (
-	ns     = "ns/op"
-	allocs = "allocs/op"
-	µs     = 1e3 // in ns
-	ms     = 1e6
+	ns = "ns/op"
+	ms = 1e6 // in ns
 )
 
-// figures returns the figures that benchmarks measure.
+// figures returns the figures that benchmarks measure: the costs that a user of a node with
+// 500 pods can notice in the kubelet or here.
 func figures() []figure {
 	return []figure{
-		{"compare two listings of 500 pods", "pleg", "Diff/pods=500", ns, 35 * µs, "352 µs"},
 		{"an idle relist of 500 pods over a unix socket, CPU of the client", "pleg/wirelist", "IdleRelistOverASocket/pods=500", "cpu-ms/op", 1.5, "33.5 ms, runtime included"},
-		{"an idle relist of 5,000 pods over a unix socket, CPU of the client", "pleg/wirelist", "IdleRelistOverASocket/pods=5000", "cpu-ms/op", 15, "320 ms, runtime included"},
-		{"read both lists of 500 pods", "pleg/wirelist", "Read/pods=500/order=kept", ns, 1.5 * ms, "12.3 ms"},
-		{"`GetNewerThan` of a pod that is already in the cache", "podcache", "GetNewerThanReady", ns, 40, "336 ns"},
-		{"`GetNewerThan` of a pod that is already in the cache, allocations", "podcache", "GetNewerThanReady", allocs, 0, "2"},
-		{"get one of 500 pods by UID", "podmanager", "GetPodByUID/pods=500", ns, 30, "22 ns"},
-		{"get one of 500 pods by name", "podmanager", "GetPodByName/pods=500", ns, 30, "44 ns"},
-		{"get all 500 pods", "podmanager", "GetPods/pods=500", ns, 1 * µs, "17 µs"},
-		{"get all 500 pods, allocations", "podmanager", "GetPods/pods=500", allocs, 0, "1"},
-		{"update one of 500 pods", "podmanager", "UpdatePod/pods=500", ns, 1 * µs, "110 ns"},
 		{"load a folder of 1,000 manifests", "podmanager/podsource", "LoadFirst/manifests=1000", ns, 1000 * ms, ""},
 		{"notice an edit of one of 1,000 manifests", "podmanager/podsource", "EditToSet/manifests=1000", ns, 100 * ms, "1 s and more"},
 		{"memory of an idle pod's worker", "lifecycle/podworker", "Idle", "B/pod", 400, "5.4 KB"},
-		{"goroutines of an idle pod's worker", "lifecycle/podworker", "Idle", "goroutines/pod", 0.01, "1"},
-		{"`SyncKnownPods` with 500 pods, no changes", "lifecycle/podworker", "SyncKnownPods/pods=500", ns, 20 * µs, "502 µs"},
-		{"`SyncKnownPods` with 500 pods, allocations", "lifecycle/podworker", "SyncKnownPods/pods=500", allocs, 0, "1,532"},
 		{"`KillPod` of a pod that has finished", "lifecycle/podworker", "KillOfAFinishedPod", ns, 1 * ms, "10 s"},
-		{"plan for a healthy pod of ten containers", "lifecycle/podrunner", "Plan/containers=10", ns, 100 * µs, ""},
-		{"measure the node", "agent/stats", "Node/machine/MemAvailable", ns, 55 * µs, ""},
 	}
 }
 

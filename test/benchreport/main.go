@@ -6,6 +6,7 @@
 // output of `make e2e`, Benchreport reads these figures from the lines "figure: NAME
 // VALUE UNIT" in the file. Otherwise it copies them from the existing page. The comparison
 // of a node of a cluster with the kubelet is the table that `make cluster-peer` has written.
+// The costs of the example agent are from `make bench-node`, which takes an hour.
 package main
 
 import (
@@ -23,8 +24,13 @@ import (
 	"strings"
 )
 
-// besideFile has the table that `make cluster-peer` writes.
-const besideFile = "test/clusterbed/testdata/beside.md"
+const (
+	// agentFile has the costs of the example agent, written by hand from the output of
+	// `make bench-node`.
+	agentFile = "test/nodecost/testdata/agent.md"
+	// besideFile has the table that `make cluster-peer` writes.
+	besideFile = "test/clusterbed/testdata/beside.md"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -49,6 +55,10 @@ func run(ctx context.Context, out, e2e, benchtime string, count int) error {
 	if err != nil && (e2e != "" || !errors.Is(err, os.ErrNotExist)) {
 		return err
 	}
+	agent, err := os.ReadFile(agentFile)
+	if err != nil {
+		return err
+	}
 	beside, err := os.ReadFile(besideFile)
 	if err != nil {
 		return err
@@ -64,7 +74,7 @@ func run(ctx context.Context, out, e2e, benchtime string, count int) error {
 	if missing := missing(found); len(missing) > 0 {
 		return fmt.Errorf("not measured: %s", strings.Join(missing, ", "))
 	}
-	return os.WriteFile(out, []byte(page(machine(log.String()), found, nodes, string(beside))), 0o644)
+	return os.WriteFile(out, []byte(page(machine(log.String()), found, nodes, string(agent), string(beside))), 0o644)
 }
 
 // benchmarks returns the benchmarks of the page, each once, in the order of the page.

@@ -74,7 +74,8 @@ func functions(t *testing.T, dir string) map[string]bool {
 }
 
 // TestPage_ContainsEveryFigure checks that the committed page has every figure of the
-// tables, and ends with the comparison of a node of a cluster.
+// tables and the costs of the example agent, and ends with the comparison of a node of a
+// cluster.
 func TestPage_ContainsEveryFigure(t *testing.T) {
 	data, err := os.ReadFile("../../docs/benchmarks.md")
 	require.NoError(t, err)
@@ -84,6 +85,9 @@ func TestPage_ContainsEveryFigure(t *testing.T) {
 	for _, f := range nodeFigures() {
 		require.Contains(t, string(data), "| "+f.what+" |", "run make bench-report")
 	}
+	agent, err := os.ReadFile("../../" + agentFile)
+	require.NoError(t, err)
+	require.Contains(t, string(data), string(agent), "run make bench-report")
 	beside, err := os.ReadFile("../../" + besideFile)
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(string(data), string(beside)), "run make bench-report")
@@ -109,6 +113,7 @@ BenchmarkDiff/pods=500-2         	   93548	     12835 ns/op	       0 B/op	      
 BenchmarkDiff/pods=500-2         	   93548	     13935 ns/op	       0 B/op	       0 allocs/op
 PASS
 pkg: github.com/kubeparts/kubeparts/lifecycle/podworker
+BenchmarkKillOfAFinishedPod-2    	 5000000	       209 ns/op
 BenchmarkIdle 	       1	 325.0 B/pod	 0.5 goroutines/pod
 BenchmarkBroken garbage
     idle_test.go:70: figure: idle-rss 26.6 MiB
@@ -117,20 +122,22 @@ BenchmarkBroken garbage
 func TestParse(t *testing.T) {
 	found := parseBench(output)
 	require.Equal(t, map[string]float64{
-		"pleg.Diff/pods=500 ns/op":                12835,
-		"pleg.Diff/pods=500 B/op":                 0,
-		"pleg.Diff/pods=500 allocs/op":            0,
-		"lifecycle/podworker.Idle B/pod":          325,
-		"lifecycle/podworker.Idle goroutines/pod": 0.5,
+		"pleg.Diff/pods=500 ns/op":                     12835,
+		"pleg.Diff/pods=500 B/op":                      0,
+		"pleg.Diff/pods=500 allocs/op":                 0,
+		"lifecycle/podworker.KillOfAFinishedPod ns/op": 209,
+		"lifecycle/podworker.Idle B/pod":               325,
+		"lifecycle/podworker.Idle goroutines/pod":      0.5,
 	}, found)
 	require.Equal(t, map[string]float64{"idle-rss MiB": 26.6}, parseFigures(output))
 	require.Contains(t, machine(output), "Some CPU, ")
-	require.NotContains(t, missing(found), "pleg.Diff/pods=500 ns/op")
-	require.Contains(t, missing(found), "podcache.GetNewerThanReady ns/op")
+	require.NotContains(t, missing(found), "lifecycle/podworker.Idle B/pod")
+	require.Contains(t, missing(found), "podmanager/podsource.LoadFirst/manifests=1000 ns/op")
 
-	text := page("a machine", found, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5}, "Measured today.\n")
+	text := page("a machine", found, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5}, "## The agent\n", "Measured today.\n")
+	require.Contains(t, text, "-->\n\n## The agent\n\n## A node of a cluster\n")
 	require.Contains(t, text, "`make cluster-peer`. Measured today.\n")
-	require.Contains(t, text, "| compare two listings of 500 pods | 12.8 µs | ≤ 35 µs | 352 µs |")
+	require.Contains(t, text, "| memory of an idle pod's worker | 325 B | ≤ 400 B | 5.4 KB |")
 	require.Contains(t, text, "| 100 idle pods: memory | 26.6 MiB | ≤ 40 MiB | 109–114 MiB |")
 	require.Contains(t, text, "| 100 idle pods: CPU a minute | 0.5 s **over** | ≤ 0.3 s | 3.2 s |")
 	require.Equal(t, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5}, parseFigures(text), "the page must contain the figures from which it was made")

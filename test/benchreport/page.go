@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// page returns docs/benchmarks.md. The text beside is the comparison of a node of a cluster with the
-// kubelet.
-func page(machine string, found, nodes map[string]float64, beside string) string {
+// page returns docs/benchmarks.md. The text agent is the section about the costs of the example
+// agent. The text beside is the comparison of a node of a cluster with the kubelet.
+func page(machine string, found, nodes map[string]float64, agent, beside string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Benchmarks
 
@@ -54,7 +54,7 @@ is version 1.36, standalone, on the same machine.
 			fmt.Fprintf(&b, "figure: %s %s %s\n", f.name, strconv.FormatFloat(v, 'f', -1, 64), f.unit)
 		}
 	}
-	b.WriteString("-->\n")
+	b.WriteString("-->\n\n" + agent)
 	fmt.Fprintf(&b, `
 ## A node of a cluster
 
