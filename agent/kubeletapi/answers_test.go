@@ -143,12 +143,18 @@ func TestPprof_IsServedWhenEnabled(t *testing.T) {
 	require.Equal(t, "profiling endpoint is disabled.\n", body)
 }
 
-// The difference of two profiles can take longer than other responses may take.
-func TestPprof_DifferenceOfTwoProfiles(t *testing.T) {
+// The difference of two profiles can take longer than other responses may take. A profile without
+// the parameter seconds is available while all streams are in use.
+func TestPprof_DifferenceIsAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, stop := serve(t, kubeletapi.Config{Pprof: true})
-		_, closeClient := p.ask(t, "/debug/pprof/heap?seconds=60")
-		require.NoError(t, closeClient())
+		p, stop := serve(t, kubeletapi.Config{Pprof: true, Events: fixed{}, MaxStreams: 1})
+		_, closeDifference := p.ask(t, "/debug/pprof/heap?seconds=60")
+		require.NoError(t, closeDifference())
+		synctest.Wait()
+		_, closeWatch := p.ask(t, "/agent/events?watch")
+		_, closeProfile := p.ask(t, "/debug/pprof/goroutine")
+		require.NoError(t, closeWatch())
+		require.NoError(t, closeProfile())
 		require.NoError(t, stop())
 	})
 }

@@ -171,11 +171,26 @@ func (c *connections) closeOne() {
 func (s *Server) profiles() []endpoint {
 	get := []string{http.MethodGet}
 	return []endpoint{
-		{"/debug/pprof/", s.stream(pprof.Index), get}, // with the parameter seconds, the difference of two profiles
+		{"/debug/pprof/", s.profile(), get},
 		{"/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline), get},
 		{"/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol), get},
 		{"/debug/pprof/profile", s.stream(pprof.Profile), get},
 		{"/debug/pprof/trace", s.stream(pprof.Trace), get},
+	}
+}
+
+// profile returns the handler of a profile or, if the request has the parameter seconds, of the
+// difference of two profiles. The difference is a stream, because it may take longer than
+// answerTimeout. Other profiles are not streams: they show what an agent does whose streams are all
+// in use.
+func (s *Server) profile() http.HandlerFunc {
+	now, difference := withTimeLimit(http.HandlerFunc(pprof.Index)), s.stream(pprof.Index)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("seconds") {
+			difference(w, r)
+			return
+		}
+		now.ServeHTTP(w, r)
 	}
 }
 
