@@ -6,7 +6,7 @@
 // output of `make e2e`, Benchreport reads these figures from the lines "figure: NAME
 // VALUE UNIT" in the file. Otherwise it copies them from the existing page. The comparison
 // of a node of a cluster with the kubelet is the table that `make cluster-peer` has written.
-// The costs of the example agent are from `make bench-node`, which takes an hour.
+// The costs of the example agent are a file with results of `make bench-node`.
 package main
 
 import (

@@ -16,7 +16,7 @@ Written by `+"`make bench-report`"+`. Do not edit. Measured on %s.
 
 This page compares the costs of Kubeparts with those of the kubelet. **Bound** is the maximum that the package was designed for;
 **kubelet** is the cost of the same operation in kubelet 1.36 on two cores of an AMD EPYC virtual machine. Each value is the minimum of a
-few runs. Other work on the machine makes times longer, but does not affect numbers of allocations. A value over its bound is marked.
+few runs, because other work on the machine makes times longer. A value over its bound is marked.
 
 `, machine)
 	for _, s := range sections() {
@@ -73,11 +73,8 @@ func mark(v, most float64, unit string) string {
 }
 
 func bound(most float64, unit string) string {
-	switch {
-	case most < 0:
+	if most < 0 {
 		return "–"
-	case most == 0:
-		return show(most, unit)
 	}
 	return "≤ " + show(most, unit)
 }
@@ -103,7 +100,7 @@ func show(v float64, unit string) string {
 		}
 		return number(v) + " ns"
 	}
-	unit = strings.TrimPrefix(strings.TrimPrefix(unit, "cpu-"), "p99-")
+	unit = strings.TrimPrefix(unit, "cpu-")
 	unit, _, _ = strings.Cut(unit, "/")
 	return number(v) + " " + unit
 }
