@@ -64,8 +64,8 @@ func (m *Manager) httpClient(ctx context.Context, r *run) *http.Client {
 			ForceAttemptHTTP2:   true,
 			DisableKeepAlives:   true,
 			DisableCompression:  true,
-			// A probe sends and receives a few hundred bytes. The default sizes are 4 KiB.
-			ReadBufferSize: 1 << 10, WriteBufferSize: 1 << 10,
+			// A request has a few hundred bytes; the default is 4 KiB.
+			WriteBufferSize: 1 << 10,
 		},
 		CheckRedirect: func(request *http.Request, via []*http.Request) error {
 			switch {

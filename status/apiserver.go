@@ -112,9 +112,13 @@ type known struct {
 	corrected time.Time // when a change by another client was last corrected
 }
 
-// The method with returns a copy of k for another object. In the copy, uncertain and
-// deleted are false.
+// The method with returns the record of object, a newer version of k.object or a different
+// object, such as a new mirror pod. In it, uncertain and deleted are false. A different object
+// has no stored version and no correction yet.
 func (k known) with(object *corev1.Pod) known {
+	if k.object == nil || k.object.UID != object.UID {
+		return known{object: object}
+	}
 	return known{object: object, version: k.version, corrected: k.corrected}
 }
 
@@ -240,10 +244,7 @@ func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[uid]
-	switch {
-	case k.object == nil || k.object.UID != given.UID:
-		k = known{object: given}
-	case isNewer(given, k.object):
+	if k.object == nil || k.object.UID != given.UID || isNewer(given, k.object) {
 		k = k.with(given)
 	}
 	k.uncertain = k.uncertain || k.object.ResourceVersion == ""

@@ -401,6 +401,35 @@ func TestAPIServer_StaticPodsAreKnownByTheirMirrors(t *testing.T) {
 	require.Empty(t, a.asked(), "a mirror pod must have no separate status")
 }
 
+// TestAPIServer_NewMirrorPodIsNoCorrection checks that the first publication to a new mirror pod
+// does not delay the next one, although the status has the version that the old mirror pod had.
+func TestAPIServer_NewMirrorPodIsNoCorrection(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	static := numbered(1)[0]
+	static.Annotations = map[string]string{podspec.SourceAnnotation: "file"}
+	mirror := numbered(1)[0]
+	mirror.UID, mirror.Annotations = "mirror", map[string]string{podspec.MirrorAnnotation: "hash"}
+	n := newNode(t, a)
+	n.mirrors[static.UID] = a.put(mirror)
+	n.SetPodStatus(static, simple("Failed", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, corev1.PodFailed, a.pod("p0").Status.Phase)
+
+	a.remove("p0")
+	mirror.UID = "mirror2"
+	n.mirrors[static.UID] = a.put(mirror)
+	n.sink.RecordObject(static.UID, n.mirrors[static.UID])
+	n.Trigger(static.UID)
+	n.mayRun[static.UID] = true
+	require.ErrorIs(t, n.Sync(t.Context()), status.ErrTerminalPhaseDeferred)
+
+	n.mayRun[static.UID] = false
+	n.Trigger(static.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, corev1.PodFailed, a.pod("p0").Status.Phase, "the terminal phase must be published at once")
+}
+
 // TestAPIServer_Faults checks that after any fault the other pods are published, all statuses
 // converge, and the number of calls stays limited.
 func TestAPIServer_Faults(t *testing.T) {
