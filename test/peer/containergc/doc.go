@@ -19,7 +19,7 @@
 //
 // An object that one side keeps influences later passes. A model therefore plays the whole
 // world. It can play as the kubelet, as our package, or as a mixture that has only some of our
-// differences from the kubelet: see [traits]. A difference is explained if the models of both
+// differences from the kubelet: see [judge.Traits]. A difference is explained if the models of both
 // sides have the values of these sides. Its rule is the rule of the trait that causes it.
 //
 // # Not compared

@@ -10,37 +10,33 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// Traits are the behaviours in which our package differs from the kubelet, one bit each. A
-// model without traits behaves as the kubelet does, a model with all traits as our package
-// does. See causeOf for how a trait becomes the cause of a difference.
-type traits uint64
-
+// The behaviours in which our package differs from the kubelet.
 const (
-	waitsForSources   traits = 1 << iota
-	oneSnapshot              // one snapshot instead of separate lists of containers and sandboxes
-	needsPod                 // removes a container or sandbox only if its pod is known
-	createdStays             // keeps a created container, which may be about to start
-	knownStates              // treats unknown states as running and ready
-	ageFromEnd               // counts the minimum age from the end, not from the creation
-	attemptsTell             // attempts determine which container is the newest
-	noStatus                 // removes a container without asking for its status
-	backsOff                 // after failed removals
-	failuresAreErrors        // failed removals make the pass fail
-	tellsReclaim             // also records events about failed reclaims
-	quiets                   // does not repeat events
-	logsApart                // finds logs on the disk, not through containers
-	folderLast               // removes a pod's log directory when nothing else of the pod exists
-	namedFolders             // removes only directories with the name of a pod's log directory
-	missingFolder            // a missing log directory is no failure
-	linksDespite             // cleans links although the log directory could not be read
-	readsLinks               // fails if the directory of links cannot be read
-	snapshotTells            // takes the state of the container of a dead link from the snapshot
-	everyTrait        traits = 1<<iota - 1
+	waitsForSources   judge.Traits = 1 << iota
+	oneSnapshot                    // one snapshot instead of separate lists of containers and sandboxes
+	needsPod                       // removes a container or sandbox only if its pod is known
+	createdStays                   // keeps a created container, which may be about to start
+	knownStates                    // treats unknown states as running and ready
+	ageFromEnd                     // counts the minimum age from the end, not from the creation
+	attemptsTell                   // attempts determine which container is the newest
+	noStatus                       // removes a container without asking for its status
+	backsOff                       // after failed removals
+	failuresAreErrors              // failed removals make the pass fail
+	tellsReclaim                   // also records events about failed reclaims
+	quiets                         // does not repeat events
+	logsApart                      // finds logs on the disk, not through containers
+	folderLast                     // removes a pod's log directory when nothing else of the pod exists
+	namedFolders                   // removes only directories with the name of a pod's log directory
+	missingFolder                  // a missing log directory is no failure
+	linksDespite                   // cleans links although the log directory could not be read
+	readsLinks                     // fails if the directory of links cannot be read
+	snapshotTells                  // takes the state of the container of a dead link from the snapshot
+	everyTrait        judge.Traits = 1<<iota - 1
 )
 
 // A model plays a side for the rules.
 type model struct {
-	traits
+	judge.Traits
 	*cluster
 	files map[string]bool   // files and directories, relative to the root
 	links map[string]string // name -> target file, or "" if the target does not exist
@@ -71,17 +67,11 @@ type failure struct {
 	until time.Time
 }
 
-// predict returns the facts of a step for a side with these traits.
-func (w *World) predict(step int, t traits) judge.Facts {
-	if w.cache == nil {
-		w.cache = map[traits][]judge.Facts{}
-	}
-	if all, ok := w.cache[t]; ok {
-		return all[step]
-	}
+// predict returns the facts of each step for a side with these traits.
+func (w *World) predict(t judge.Traits) (all []judge.Facts) {
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &model{
-		traits: t, now: now, files: map[string]bool{".": true, "pods": true, "containers": true}, links: map[string]string{},
+		Traits: t, now: now, files: map[string]bool{".": true, "pods": true, "containers": true}, links: map[string]string{},
 		ends: map[string]end{}, failures: map[string]failure{},
 	}
 	m.cluster = newCluster(w, now, m)
@@ -90,9 +80,9 @@ func (w *World) predict(step int, t traits) judge.Facts {
 		m.now = m.now.Add(s.After)
 		_ = m.begin(i, s, m.now) // cannot fail: the model is in memory
 		m.pass()
-		w.cache[t] = append(w.cache[t], m.facts)
+		all = append(all, m.facts)
 	}
-	return w.cache[t][step]
+	return all
 }
 
 func (m *model) prepare() {
@@ -130,8 +120,6 @@ func (m *model) link(name, file string) error {
 	return nil
 }
 
-func (m *model) has(t traits) bool { return m.traits&t == t }
-
 // wall returns the time of the wall clock.
 func (m *model) wall() time.Time { return m.now.Add(m.offset) }
 
@@ -144,19 +132,19 @@ func (m *model) pass() {
 		}
 	}
 	switch {
-	case m.step.NotReady && m.has(waitsForSources):
+	case m.step.NotReady && m.Has(waitsForSources):
 		m.failing = false
 		if m.step.All {
 			m.causes[notReady] = true
 		}
-	case m.has(oneSnapshot) && m.step.ListBoxes:
+	case m.Has(oneSnapshot) && m.step.ListBoxes:
 		m.causes["fault:sandboxes"] = true
 		m.report()
-	case m.has(oneSnapshot) && m.step.ListContainers:
+	case m.Has(oneSnapshot) && m.step.ListContainers:
 		m.causes["fault:containers"] = true
 		m.report()
 	default:
-		if m.clean(); m.w.LinkFolder == "a file" && m.has(readsLinks) {
+		if m.clean(); m.w.LinkFolder == "a file" && m.Has(readsLinks) {
 			m.causes["read container logs"] = true
 		}
 		m.report()
@@ -190,8 +178,8 @@ func (m *model) clean() {
 
 func (m *model) report() {
 	failed := len(m.causes) > 0
-	again := m.has(quiets) && m.failing && m.now.Sub(m.eventAt) < 10*time.Minute
-	if failed && !again && (!m.step.All || m.has(tellsReclaim)) {
+	again := m.Has(quiets) && m.failing && m.now.Sub(m.eventAt) < 10*time.Minute
+	if failed && !again && (!m.step.All || m.Has(tellsReclaim)) {
 		m.events = append(m.events, "ContainerGCFailed "+m.text())
 		m.eventAt = m.now
 	}
@@ -211,7 +199,7 @@ func (m *model) text() string {
 func (m *model) call(object, what string) { m.facts[object+" calls"] += what + ";" }
 
 // held reports whether a removal is in back-off after a failure.
-func (m *model) held(id string) bool { return m.has(backsOff) && m.failures[id].until.After(m.now) }
+func (m *model) held(id string) bool { return m.Has(backsOff) && m.failures[id].until.After(m.now) }
 
 // note records the result of a removal. fault is "" if it succeeded.
 func (m *model) note(id, fault string) {
@@ -219,7 +207,7 @@ func (m *model) note(id, fault string) {
 		delete(m.failures, id)
 		return
 	}
-	if m.has(failuresAreErrors) {
+	if m.Has(failuresAreErrors) {
 		m.causes[fault] = true
 	}
 	delay := min(max(time.Minute, 2*m.failures[id].delay), 15*time.Minute)
@@ -231,7 +219,7 @@ func (m *model) uid(c *container) (string, bool) {
 	if !c.Unlabelled {
 		return m.w.Pods[c.Pod].UID, true
 	}
-	if !m.has(needsPod) {
+	if !m.Has(needsPod) {
 		return "", true
 	}
 	for _, b := range m.boxes {

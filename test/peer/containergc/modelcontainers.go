@@ -49,7 +49,7 @@ func (m *model) cleanContainers() {
 			flat.dead = append(flat.dead, u.dead...)
 		}
 		slices.SortFunc(flat.dead, func(a, b *container) int {
-			if m.has(ageFromEnd) {
+			if m.Has(ageFromEnd) {
 				return cmp.Or(ends[b].Compare(ends[a]), m.newest(a, b))
 			}
 			return b.made.Compare(a.made)
@@ -65,7 +65,7 @@ func (m *model) cleanContainers() {
 
 // newest orders containers of one name, newest first.
 func (m *model) newest(a, b *container) int {
-	if m.has(attemptsTell) && a.Attempt != b.Attempt {
+	if m.Has(attemptsTell) && a.Attempt != b.Attempt {
 		return cmp.Compare(b.Attempt, a.Attempt)
 	}
 	return cmp.Or(b.made.Compare(a.made), cmp.Compare(b.ID, a.ID))
@@ -80,7 +80,7 @@ func (m *model) units(ends map[*container]time.Time) (units []*unit) {
 			continue
 		}
 		age := c.made
-		if m.has(ageFromEnd) {
+		if m.Has(ageFromEnd) {
 			age = m.own(c, ends)
 		}
 		if m.wall().Add(-m.w.MinAge).Before(age) {
@@ -116,7 +116,7 @@ func (m *model) isDead(c *container, uid string) bool {
 	case runtimeapi.ContainerState_CONTAINER_RUNNING:
 		return false
 	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		if !m.has(createdStays) || m.ShouldPodRuntimeBeRemoved(types.UID(uid)) {
+		if !m.Has(createdStays) || m.ShouldPodRuntimeBeRemoved(types.UID(uid)) {
 			return true
 		}
 		return slices.ContainsFunc(m.containers, func(other *container) bool {
@@ -126,7 +126,7 @@ func (m *model) isDead(c *container, uid string) bool {
 	case runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN:
 		return true
 	default:
-		return !m.has(knownStates)
+		return !m.Has(knownStates)
 	}
 }
 
@@ -135,7 +135,7 @@ func (m *model) isDead(c *container, uid string) bool {
 func (m *model) findEnds() map[*container]time.Time {
 	ends := map[*container]time.Time{}
 	m.shown = map[*container]time.Time{}
-	if m.w.MinAge == 0 && m.w.MaxContainers < 0 || !m.has(ageFromEnd) {
+	if m.w.MinAge == 0 && m.w.MaxContainers < 0 || !m.Has(ageFromEnd) {
 		return ends
 	}
 	known := map[string]end{}
@@ -182,7 +182,7 @@ func (m *model) own(c *container, ends map[*container]time.Time) time.Time {
 // removeContainer removes a container and returns the fault, "" if it succeeded.
 func (m *model) removeContainer(c *container) (fault string) {
 	object := "container " + c.ID[:2]
-	if c.Mute && !c.fixed && !m.has(noStatus) {
+	if c.Mute && !c.fixed && !m.Has(noStatus) {
 		return "fault:status"
 	}
 	if c.state == runtimeapi.ContainerState_CONTAINER_UNKNOWN {
@@ -200,7 +200,7 @@ func (m *model) removeContainer(c *container) (fault string) {
 		}
 		c.state, c.ended = runtimeapi.ContainerState_CONTAINER_EXITED, m.wall()
 	}
-	if !m.has(logsApart) {
+	if !m.Has(logsApart) {
 		log := m.w.log(c.Container)
 		for file := range m.files {
 			if strings.HasPrefix(file, log) {
@@ -208,10 +208,10 @@ func (m *model) removeContainer(c *container) (fault string) {
 			}
 		}
 	}
-	if m.w.LinkFolder == "a file" && !m.has(readsLinks) {
+	if m.w.LinkFolder == "a file" && !m.Has(readsLinks) {
 		return "fault:link" // the kubelet cannot remove the link
 	}
-	if !m.has(logsApart) && !c.Unlabelled {
+	if !m.Has(logsApart) && !c.Unlabelled {
 		delete(m.links, m.w.link(c.Container))
 	}
 	m.call(object, "remove")
@@ -240,10 +240,10 @@ func (m *model) cleanBoxes() {
 		used[m.boxOf(c.Container)] = true
 	}
 	for _, b := range slices.Clone(m.boxes) {
-		ready := b.Ready == "ready" || b.Ready == "unknown" && m.has(knownStates)
+		ready := b.Ready == "ready" || b.Ready == "unknown" && m.Has(knownStates)
 		newest := !slices.ContainsFunc(m.boxes, func(other *box) bool { return other.UID == b.UID && m.newestBox(other, b) < 0 })
 		switch {
-		case b.UID == "" && m.has(needsPod), ready, used[b.ID], newest && !m.gone(b.UID), m.held(b.ID):
+		case b.UID == "" && m.Has(needsPod), ready, used[b.ID], newest && !m.gone(b.UID), m.held(b.ID):
 		default:
 			m.note(b.ID, m.removeBoxOf(b))
 		}
@@ -251,7 +251,7 @@ func (m *model) cleanBoxes() {
 }
 
 func (m *model) newestBox(a, b *box) int {
-	if m.has(attemptsTell) && a.Attempt != b.Attempt {
+	if m.Has(attemptsTell) && a.Attempt != b.Attempt {
 		return cmp.Compare(b.Attempt, a.Attempt)
 	}
 	return cmp.Or(b.made.Compare(a.made), cmp.Compare(b.ID, a.ID))

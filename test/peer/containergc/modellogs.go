@@ -14,24 +14,24 @@ import (
 // containers. It reports whether the pass continues with the links.
 func (m *model) cleanLogs() bool {
 	switch {
-	case m.w.Folder == "missing" && m.has(missingFolder):
+	case m.w.Folder == "missing" && m.Has(missingFolder):
 		return true
 	case m.w.Folder != "":
 		m.causes["read pod logs"] = true
-		return m.has(linksDespite)
+		return m.Has(linksDespite)
 	}
 	for _, folder := range m.below("pods") {
 		name := strings.TrimPrefix(folder, "pods/")
-		if !m.files[folder] || m.has(namedFolders) && !named(name) {
+		if !m.files[folder] || m.Has(namedFolders) && !named(name) {
 			continue
 		}
 		uid := name[strings.LastIndex(name, "_")+1:]
 		switch {
 		case !m.ShouldPodContentBeRemoved(types.UID(uid)):
-			if m.has(logsApart) {
+			if m.Has(logsApart) {
 				m.cleanPodLogs(folder, uid)
 			}
-		case m.has(folderLast) && m.left(uid):
+		case m.Has(folderLast) && m.left(uid):
 		default:
 			m.removeAll(folder)
 		}
@@ -130,7 +130,7 @@ func (m *model) cleanLinks() {
 func (m *model) mayWrite(id string) bool {
 	c := m.find(id)
 	switch {
-	case len(id) < 6, c == nil, c.Mute && !c.fixed && !m.has(snapshotTells):
+	case len(id) < 6, c == nil, c.Mute && !c.fixed && !m.Has(snapshotTells):
 		return false
 	default:
 		return c.state != runtimeapi.ContainerState_CONTAINER_EXITED

@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -29,7 +26,7 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 				Policy:  containergc.Policy{MinAge: w.MinAge, MaxPerPodContainer: &perPod, MaxContainers: &total},
 				PodLogs: n.pods(), ContainerLogs: root + "/containers",
 				PreStop:  n.preStop,
-				Recorder: ourRecorder{n}, Node: &corev1.Node{}, Clock: wall{node: n}, Observer: told.observer(),
+				Recorder: ourRecorder{n}, Node: &corev1.Node{}, Clock: judge.WallClock{Offset: &n.offset}, Observer: told.observer(),
 			}
 			if w.Snapshot {
 				cfg.Snapshot = n.snapshot
@@ -71,28 +68,3 @@ func (r ourRecorder) Eventf(_ runtime.Object, _, reason, format string, args ...
 	defer r.mu.Unlock()
 	r.events = append(r.events, reason+" "+faults(fmt.Errorf(format, args...)))
 }
-
-// wall is a wall clock that can be set while time passes.
-type wall struct {
-	clock.RealClock
-	*node
-}
-
-// Now returns a time with a monotonic reading. Times of a synctest bubble do not have one.
-func (c wall) Now() time.Time {
-	now := time.Now()
-	shown := now.Add(c.offset)
-	// The layout of time.Time: a flag bit, the seconds since 1885 and the nanoseconds in one
-	// word; then the monotonic reading.
-	words := struct {
-		wall uint64
-		ext  int64
-		loc  *time.Location
-	}{loc: time.UTC}
-	const since1885, since2000 = -2682288000, 946684800 * int64(time.Second)
-	words.wall = 1<<63 | uint64(shown.Unix()-since1885)<<30 | uint64(shown.Nanosecond())
-	words.ext = 1 + now.UnixNano() - since2000
-	return *(*time.Time)(unsafe.Pointer(&words))
-}
-
-func (c wall) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
 // snapshot returns the node's objects in the form that our package makes from statuses.
@@ -85,7 +86,7 @@ func (t *told) problems(err error) string {
 	}
 	check("passes", t.passes, 1)
 	check("open files", descriptors(), t.open)
-	check("time of the plan", t.result.Plan.At.Equal(wall{node: t.node}.Now()), true)
+	check("time of the plan", t.result.Plan.At.Equal(judge.WallClock{Offset: &t.node.offset}.Now()), true)
 	check("not ready", t.result.Plan.NotReady, t.node.step.NotReady)
 	var ids, names []string
 	for _, o := range t.result.Removed {

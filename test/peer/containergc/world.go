@@ -25,8 +25,7 @@ type World struct {
 	Plans                             bool     // our manager makes a Plan before each periodic pass
 	Steps                             []Step
 
-	cache map[traits][]judge.Facts // results of models
-	found map[string]traits        // trait that causes each difference
+	model *judge.Model // for rules
 }
 
 // A Pod is the state of a pod in the pod workers.
@@ -83,6 +82,7 @@ type Step struct {
 
 func newWorld(d *judge.Draw) *World {
 	w := &World{MaxPerPodContainer: judge.Pick(d, 1, 1, 0, 2, -1), MaxContainers: judge.Pick(d, -1, -1, 0, 1, 2, 4)}
+	w.model = newModel(w)
 	if d.Chance(25) {
 		w.MinAge = judge.Pick(d, time.Minute, time.Hour, time.Second)
 	}

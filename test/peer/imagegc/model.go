@@ -12,38 +12,34 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// Traits are the behaviours in which our package differs from the kubelet, one bit each. A
-// model without traits behaves as the kubelet does, a model with all traits as our package
-// does. See causeOf for how a trait becomes the cause of a difference.
-type traits uint64
-
+// The behaviours in which our package differs from the kubelet.
 const (
-	ageFromFirst    traits = 1 << iota // the age of an image that was never used counts from its first detection
-	minAgeAlways                       // MinAge also applies to the deletion by maximum age
-	agesSurvive                        // ages survive a restart
-	namesCount                         // a container's image names count as use
-	keepsPause                         // keeps the pause image
-	measures                           // measures the disk after each deletion
-	ageGoesOn                          // failed deletions by age do not end a pass
-	enoughIsFine                       // failures are no error if enough space was freed
-	backsOff                           // backs off after failures
-	quiets                             // does not repeat events
-	hooksAll                           // calls the hook after each attempt, with all remaining images
-	nothingIsEnough                    // deletes nothing if nothing must be freed
-	looksAgain                         // checks for new containers between deletions
-	inspectsOnce                       // asks for the status of each container once, and ignores failures
-	noSandboxes                        // does not list sandboxes
-	goneIsFine                         // an image that is not found counts as deleted
-	needsID                            // deletes an image only if it has an ID
-	wideNumbers                        // computes percentages without overflow
-	anyVolume                          // an image volume protects the image, for every runtime handler
-	tellsNoID                          // records the event about images without an ID also without the feature gate
-	everyTrait      traits = 1<<iota - 1
+	ageFromFirst    judge.Traits = 1 << iota // the age of an image that was never used counts from its first detection
+	minAgeAlways                             // MinAge also applies to the deletion by maximum age
+	agesSurvive                              // ages survive a restart
+	namesCount                               // a container's image names count as use
+	keepsPause                               // keeps the pause image
+	measures                                 // measures the disk after each deletion
+	ageGoesOn                                // failed deletions by age do not end a pass
+	enoughIsFine                             // failures are no error if enough space was freed
+	backsOff                                 // backs off after failures
+	quiets                                   // does not repeat events
+	hooksAll                                 // calls the hook after each attempt, with all remaining images
+	nothingIsEnough                          // deletes nothing if nothing must be freed
+	looksAgain                               // checks for new containers between deletions
+	inspectsOnce                             // asks for the status of each container once, and ignores failures
+	noSandboxes                              // does not list sandboxes
+	goneIsFine                               // an image that is not found counts as deleted
+	needsID                                  // deletes an image only if it has an ID
+	wideNumbers                              // computes percentages without overflow
+	anyVolume                                // an image volume protects the image, for every runtime handler
+	tellsNoID                                // records the event about images without an ID also without the feature gate
+	everyTrait      judge.Traits = 1<<iota - 1
 )
 
 // A model plays a side for the rules.
 type model struct {
-	traits
+	judge.Traits
 	w *World
 	view
 	facts                    judge.Facts
@@ -63,25 +59,15 @@ type model struct {
 	kept                     []string
 }
 
-// predict returns the facts of a step for a side with these traits.
-func (w *World) predict(step int, t traits) judge.Facts {
-	if all, ok := w.cache[t]; ok && step < len(all) {
-		return all[step]
-	}
-	m := model{traits: t, w: w}
-	var all []judge.Facts
+// predict returns the facts of each step for a side with these traits.
+func (w *World) predict(t judge.Traits) (all []judge.Facts) {
+	m := model{Traits: t, w: w}
 	for _, v := range w.seen {
 		m.play(v)
 		all = append(all, m.facts)
 	}
-	if w.cache == nil {
-		w.cache = map[traits][]judge.Facts{}
-	}
-	w.cache[t] = all
-	return all[step]
+	return all
 }
-
-func (m *model) has(t traits) bool { return m.traits&t == t }
 
 // play plays one step.
 func (m *model) play(v view) {
@@ -105,7 +91,7 @@ func (m *model) play(v view) {
 			m.theirHook()
 		}
 	}
-	if m.has(hooksAll) && m.tried {
+	if m.Has(hooksAll) && m.tried {
 		m.facts["hook"] = m.hook(m.there())
 	}
 	if m.w.Workers == 1 {
@@ -150,7 +136,7 @@ func (m *model) lists() bool {
 		cause string
 	}{
 		{f.Images, "fault:images"},
-		{f.Sandboxes && !m.has(noSandboxes), "fault:sandboxes"},
+		{f.Sandboxes && !m.Has(noSandboxes), "fault:sandboxes"},
 		{f.Containers, "fault:containers"},
 	} {
 		if list.fails {
@@ -161,9 +147,9 @@ func (m *model) lists() bool {
 	// The kubelet asks for the status of the newest container first.
 	for _, b := range slices.Backward(m.boxes) {
 		switch {
-		case b.gone && !m.has(inspectsOnce):
+		case b.gone && !m.Has(inspectsOnce):
 			m.causes["fault:status"] = true
-		case b.mute && (!m.has(inspectsOnce) || !b.ended && m.at.Sub(b.since) < 10*time.Minute):
+		case b.mute && (!m.Has(inspectsOnce) || !b.ended && m.at.Sub(b.since) < 10*time.Minute):
 			m.causes["fault:status"] = true
 		default:
 			continue
@@ -176,22 +162,22 @@ func (m *model) lists() bool {
 func (m *model) age(im imageView) age {
 	kind := theirMemory
 	switch {
-	case m.has(agesSurvive) && m.w.Store:
+	case m.Has(agesSurvive) && m.w.Store:
 		kind = storedByID
-	case m.has(inspectsOnce | noSandboxes):
+	case m.Has(inspectsOnce | noSandboxes):
 		kind = plainByID
 	}
-	if kind != theirMemory && m.has(namesCount) {
+	if kind != theirMemory && m.Has(namesCount) {
 		kind++
 	}
 	return im.ages[kind]
 }
 
 func (m *model) used(im imageView) bool {
-	if im.ID == "" && m.has(needsID) {
-		return m.has(namesCount) && im.named
+	if im.ID == "" && m.Has(needsID) {
+		return m.Has(namesCount) && im.named
 	}
-	return im.used || m.has(anyVolume) && im.volume || m.has(namesCount) && im.named
+	return im.used || m.Has(anyVolume) && im.volume || m.Has(namesCount) && im.named
 }
 
 // candidates returns the images that may be deleted, in the order of deletion.
@@ -200,9 +186,9 @@ func (m *model) candidates() []imageView {
 	for _, im := range m.images {
 		switch {
 		case !m.present[im.index], im.pinned, m.used(im),
-			m.has(keepsPause) && im.pause,
-			(m.has(needsID) || m.w.Gate) && im.ID == "",
-			m.has(backsOff) && m.at.Before(m.retryAt[im.index]):
+			m.Has(keepsPause) && im.pause,
+			(m.Has(needsID) || m.w.Gate) && im.ID == "",
+			m.Has(backsOff) && m.at.Before(m.retryAt[im.index]):
 		default:
 			all = append(all, im)
 		}
@@ -223,7 +209,7 @@ func (m *model) candidates() []imageView {
 // invalid records the kubelet's event about images without an ID.
 func (m *model) invalid() {
 	for _, im := range m.images {
-		if (m.w.Gate || m.has(tellsNoID)) && m.act != "detect" && im.ID == "" && !im.pinned && !m.used(im) {
+		if (m.w.Gate || m.Has(tellsNoID)) && m.act != "detect" && im.ID == "" && !im.pinned && !m.used(im) {
 			key := ""
 			if im.Handler != "" {
 				key = "," + im.Handler
@@ -246,7 +232,7 @@ func value[T any](p *T, other T) T {
 // about missing space.
 func (m *model) collect() (full string) {
 	m.oldAge()
-	if m.failedAge && !m.has(ageGoesOn) {
+	if m.failedAge && !m.Has(ageGoesOn) {
 		return ""
 	}
 	capacity := m.capacity
@@ -260,7 +246,7 @@ func (m *model) collect() (full string) {
 		return ""
 	}
 	percent, want := m.wanted(capacity)
-	if percent < value(m.w.High, 85) || want <= 0 && m.has(nothingIsEnough) {
+	if percent < value(m.w.High, 85) || want <= 0 && m.Has(nothingIsEnough) {
 		return ""
 	}
 	before := m.available()
@@ -269,14 +255,14 @@ func (m *model) collect() (full string) {
 	m.space(uint64(max(want, 0)), &before)
 	m.theirHook()
 	freed := m.freed
-	if m.has(measures) {
+	if m.Has(measures) {
 		freed = m.available() - before
 	}
-	if m.failed && (int64(freed) < want || !m.has(enoughIsFine)) {
+	if m.failed && (int64(freed) < want || !m.Has(enoughIsFine)) {
 		m.facts["amounts"] = fmt.Sprintf("wanted to free %d bytes, but freed %d", want, freed)
 	}
 	if int64(freed) >= want {
-		if m.has(enoughIsFine) {
+		if m.Has(enoughIsFine) {
 			m.causes = aged
 		}
 		return ""
@@ -295,7 +281,7 @@ const invalidCapacity = "invalid capacity 0 on image filesystem"
 // wanted returns the usage of the disk in percent and the number of bytes to free.
 func (m *model) wanted(capacity uint64) (percent int, want int64) {
 	low := uint64(100 - m.low())
-	if !m.has(wideNumbers) {
+	if !m.Has(wideNumbers) {
 		c, a := int64(capacity), int64(m.available())
 		return 100 - int(a*100/c), c*int64(low)/100 - a
 	}
@@ -324,19 +310,19 @@ func (m *model) size(bytes uint64) string {
 }
 
 func (m *model) oldAge() {
-	if m.w.MaxAge > 0 && m.has(measures) {
+	if m.w.MaxAge > 0 && m.Has(measures) {
 		m.measureAgain()
 	}
-	if m.w.MaxAge == 0 || !m.has(agesSurvive) && m.at.Sub(m.began) <= m.w.MaxAge {
+	if m.w.MaxAge == 0 || !m.Has(agesSurvive) && m.at.Sub(m.began) <= m.w.MaxAge {
 		return
 	}
 	for _, im := range m.candidates() {
 		a := m.age(im)
 		since := a.last
-		if m.has(ageFromFirst) && a.first.After(since) {
+		if m.Has(ageFromFirst) && a.first.After(since) {
 			since = a.first
 		}
-		if m.at.Sub(since) <= m.w.MaxAge || m.has(minAgeAlways) && m.at.Sub(a.first) < m.minAge() {
+		if m.at.Sub(since) <= m.w.MaxAge || m.Has(minAgeAlways) && m.at.Sub(a.first) < m.minAge() {
 			continue
 		}
 		if m.try(im, "age") {
@@ -358,7 +344,7 @@ func (m *model) space(want uint64, before *uint64) {
 			m.kept = append(m.kept, im.name)
 			continue
 		}
-		if before != nil && m.has(measures) && m.available()-*before >= want {
+		if before != nil && m.Has(measures) && m.available()-*before >= want {
 			return
 		}
 		failed := m.try(im, "space")
@@ -369,7 +355,7 @@ func (m *model) space(want uint64, before *uint64) {
 			m.kept = append(m.kept, im.name)
 			continue
 		}
-		if before != nil && !m.has(measures) && m.freed >= want {
+		if before != nil && !m.Has(measures) && m.freed >= want {
 			return
 		}
 	}
@@ -377,14 +363,14 @@ func (m *model) space(want uint64, before *uint64) {
 
 // try deletes an image and reports whether the deletion failed.
 func (m *model) try(im imageView, reason string) (failed bool) {
-	if m.now.Sub(m.listedAt) > 5*time.Second && m.has(looksAgain) {
+	if m.now.Sub(m.listedAt) > 5*time.Second && m.Has(looksAgain) {
 		if m.faults.Later {
 			m.causes["fault:containers"], m.stopped, m.failed = true, true, true
 			return true
 		}
 		m.listedAt = m.now
 	}
-	if since, ok := m.visitors[im.index]; ok && m.has(looksAgain) && since.Before(m.listedAt) {
+	if since, ok := m.visitors[im.index]; ok && m.Has(looksAgain) && since.Before(m.listedAt) {
 		return false
 	}
 	m.tried = true
@@ -411,7 +397,7 @@ func (m *model) try(im imageView, reason string) (failed bool) {
 		text += ", failed"
 	}
 	m.facts[im.name+" deletion"] += text + ";"
-	if cause == "" || cause == "fault:not found" && m.has(goneIsFine) {
+	if cause == "" || cause == "fault:not found" && m.Has(goneIsFine) {
 		m.freed += im.Size
 		m.measureAgain()
 		return false
@@ -428,7 +414,7 @@ func (m *model) visit(g guest) {
 		return
 	}
 	used := []int{g.of}
-	if m.has(namesCount) {
+	if m.Has(namesCount) {
 		used = append(used, g.named...)
 	}
 	for _, i := range used {
@@ -440,7 +426,7 @@ func (m *model) visit(g guest) {
 
 // measureAgain plays our measurement after a deletion, which can record an event.
 func (m *model) measureAgain() {
-	if m.has(measures) && m.faults.Odd == "no capacity" && !m.faults.Disk {
+	if m.Has(measures) && m.faults.Odd == "no capacity" && !m.faults.Disk {
 		m.event("InvalidDiskCapacity", invalidCapacity)
 	}
 }
@@ -465,7 +451,7 @@ func (m *model) there() []string {
 
 // theirHook plays the kubelet's call of the hook.
 func (m *model) theirHook() {
-	if !m.failed && !m.has(hooksAll) {
+	if !m.failed && !m.Has(hooksAll) {
 		m.facts["hook"] = m.hook(m.kept)
 	}
 }
@@ -477,7 +463,7 @@ func (m *model) hook(names []string) string {
 
 // event records an event, unless our manager recorded one with this reason shortly before.
 func (m *model) event(reason, message string) {
-	if m.has(quiets) && m.now.Before(m.quiet[reason]) {
+	if m.Has(quiets) && m.now.Before(m.quiet[reason]) {
 		return
 	}
 	m.quiet[reason] = m.now.Add(1)

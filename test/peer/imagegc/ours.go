@@ -9,12 +9,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -51,11 +49,11 @@ func (a *ours) start() error {
 		RuntimeClassInImageCriAPI: w.Gate,
 		Policy:                    imagegc.Policy{HighThresholdPercent: w.High, LowThresholdPercent: w.Low, MinAge: w.MinAge, MaxAge: w.MaxAge},
 		AfterGC: func(_ context.Context, remaining []string, began time.Time) {
-			a.node.hook(remaining, time.Now().Add(-wall{node: a.node}.Since(began)))
+			a.node.hook(remaining, time.Now().Add(-judge.WallClock{Offset: &a.node.offset}.Since(began)))
 		},
 		Period: 1e5 * time.Hour, DetectPeriod: 1e5 * time.Hour, MaxNodeImages: 3,
 		Events: a, Node: &corev1.Node{}, EventPeriod: 1,
-		Clock: wall{node: a.node},
+		Clock: judge.WallClock{Offset: &a.node.offset},
 	}
 	if w.Store {
 		cfg.State = a
@@ -165,28 +163,3 @@ func (a *ours) Put(_ context.Context, _ string, value []byte) error {
 	a.saved = slices.Clone(value)
 	return nil
 }
-
-// wall is a wall clock that can be set while time passes.
-type wall struct {
-	clock.RealClock
-	*node
-}
-
-// Now returns a time with a monotonic reading. Times of a synctest bubble do not have one.
-func (c wall) Now() time.Time {
-	now := time.Now()
-	shown := now.Add(c.offset)
-	// The layout of time.Time: a flag bit, the seconds since 1885 and the nanoseconds in one
-	// word; then the monotonic reading.
-	words := struct {
-		wall uint64
-		ext  int64
-		loc  *time.Location
-	}{loc: time.UTC}
-	const since1885, since2000 = -2682288000, 946684800 * int64(time.Second)
-	words.wall = 1<<63 | uint64(shown.Unix()-since1885)<<30 | uint64(shown.Nanosecond())
-	words.ext = 1 + now.UnixNano() - since2000
-	return *(*time.Time)(unsafe.Pointer(&words))
-}
-
-func (c wall) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

@@ -25,9 +25,8 @@ type World struct {
 	Images         []*Image
 	Steps          []Step
 
-	seen  []view                   // by step, for rules
-	cache map[traits][]judge.Facts // results of models
-	found map[string]traits        // trait that causes each difference
+	seen  []view       // by step, for rules
+	model *judge.Model // for rules
 }
 
 // An Image exists from a "pull" until its removal.
@@ -84,6 +83,7 @@ type Faults struct {
 
 func newWorld(d *judge.Draw) *World {
 	w := &World{Workers: 1}
+	w.model = newModel(w)
 	w.drawPolicy(d)
 	w.Store, w.Handlers, w.Quiet = d.Chance(25), d.Chance(12), d.Chance(25)
 	w.Gate = w.Handlers && d.Chance(70)

@@ -66,11 +66,11 @@ func (k *kubelet) play(t *testing.T, w *World) []judge.Facts {
 		k.services.node = n
 		m := k.managers[w.MaxFiles]
 		field := reflect.ValueOf(m).Elem().FieldByName("clock")
-		*(*clock.Clock)(field.Addr().UnsafePointer()) = wall{node: n}
+		*(*clock.Clock)(field.Addr().UnsafePointer()) = judge.WallClock{Offset: &n.offset}
 		return theirs{m, n}
 	})
 	for i := range all { // the kubelet has no such report, and our report must equal the model's
-		all[i]["told"] = w.predict(i, everyTrait)["told"]
+		all[i]["told"] = w.model.Facts(i, everyTrait)["told"]
 	}
 	return all
 }

@@ -10,23 +10,19 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// Traits are the behaviours in which our package differs from the kubelet, one bit each. A
-// model without traits behaves as the kubelet does, a model with all traits as our package
-// does. See causeOf for how a trait becomes the cause of a difference.
-type traits uint64
-
+// The behaviours in which our package differs from the kubelet.
 const (
-	statusOnce     traits = 1 << iota // asks once for the status of each container
-	backsOff                          // backs off after failures
-	compressGoesOn                    // continues to compress after a failure
-	newNames                          // two logs never get the same name, and later names sort behind earlier ones
-	keepsBoth                         // keeps a new file that the runtime has created
-	ownNames                          // only files with a time in the name are rotated files
-	regularOnly                       // a symbolic link is not a log
-	insideOnly                        // ignores logs outside of the log directory
-	finishesHalf                      // completes a rotation that stopped before the runtime reopened the log
-	oneName                           // a log never has two names, not even after a crash
-	everyTrait     traits = 1<<iota - 1
+	statusOnce     judge.Traits = 1 << iota // asks once for the status of each container
+	backsOff                                // backs off after failures
+	compressGoesOn                          // continues to compress after a failure
+	newNames                                // two logs never get the same name, and later names sort behind earlier ones
+	keepsBoth                               // keeps a new file that the runtime has created
+	ownNames                                // only files with a time in the name are rotated files
+	regularOnly                             // a symbolic link is not a log
+	insideOnly                              // ignores logs outside of the log directory
+	finishesHalf                            // completes a rotation that stopped before the runtime reopened the log
+	oneName                                 // a log never has two names, not even after a crash
+	everyTrait     judge.Traits = 1<<iota - 1
 )
 
 // A file is a file that has a name or is open.
@@ -63,7 +59,7 @@ type memory struct {
 
 // A model plays a side for the rules.
 type model struct {
-	traits
+	judge.Traits
 	w     *World
 	now   time.Time // monotonic
 	clock time.Duration
@@ -75,28 +71,18 @@ type model struct {
 	rotated   int
 }
 
-// predict returns the facts of a step for a side with these traits.
-func (w *World) predict(step int, t traits) judge.Facts {
-	if all, ok := w.cache[t]; ok {
-		return all[step]
-	}
-	m := &model{traits: t, w: w, now: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}
+// predict returns the facts of each step for a side with these traits.
+func (w *World) predict(t judge.Traits) (all []judge.Facts) {
+	m := &model{Traits: t, w: w, now: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}
 	for i := range w.Containers {
 		m.pots = append(m.pots, m.newPot(i))
 	}
-	var all []judge.Facts
 	for _, s := range w.Steps {
 		m.play(s)
 		all = append(all, m.facts)
 	}
-	if w.cache == nil {
-		w.cache = map[traits][]judge.Facts{}
-	}
-	w.cache[t] = all
-	return all[step]
+	return all
 }
-
-func (m *model) has(t traits) bool { return m.traits&t == t }
 
 const logName = "0.log"
 
@@ -152,7 +138,7 @@ func (m *model) play(s Step) {
 		if !s.List && p.Running && !p.ended {
 			running++
 		}
-		if !s.List && p.Running && !p.ended && (!m.has(backsOff) || !m.now.Before(p.retryAt)) {
+		if !s.List && p.Running && !p.ended && (!m.Has(backsOff) || !m.now.Before(p.retryAt)) {
 			failed := m.visit(i, p, s.Logs[i])
 			failing = failing || failed
 			p.later(m.now, failed)
@@ -198,17 +184,17 @@ func (p *pot) later(now time.Time, failed bool) {
 
 // visit processes one log and reports whether that failed.
 func (m *model) visit(i int, p *pot, h Happening) (failed bool) {
-	p.path = p.path || m.w.Known && m.has(statusOnce)
-	if h.Mute && (!p.path || !m.has(statusOnce)) {
+	p.path = p.path || m.w.Known && m.Has(statusOnce)
+	if h.Mute && (!p.path || !m.Has(statusOnce)) {
 		return true
 	}
-	if p.path = true; p.Kind == "outside" && m.has(insideOnly) {
+	if p.path = true; p.Kind == "outside" && m.Has(insideOnly) {
 		return false
 	}
 	e, there := p.names[logName]
 	if there && !p.visited {
 		p.visited = true
-		p.unsure = m.has(finishesHalf) && !e.link && e.size == 0 && p.rotatedBefore()
+		p.unsure = m.Has(finishesHalf) && !e.link && e.size == 0 && p.rotatedBefore()
 	}
 	if !there || p.unsure {
 		if fails := m.reopen(i, p, h); fails != "" {
@@ -220,7 +206,7 @@ func (m *model) visit(i int, p *pot, h Happening) (failed bool) {
 		}
 	}
 	switch {
-	case e.link && m.has(regularOnly):
+	case e.link && m.Has(regularOnly):
 		return true
 	case e.size < maxSize:
 		return false
@@ -285,9 +271,9 @@ func (m *model) reopen(i int, p *pot, h Happening) (fails string) {
 
 // rotate rotates a log. It returns its new name, and whether anything failed.
 func (m *model) rotate(i int, p *pot, h Happening) (to string, failed bool) {
-	own := m.has(ownNames)
+	own := m.Has(ownNames)
 	rotated := p.rotated(own)
-	if n := len(rotated); n > 0 && m.has(oneName) && p.names[rotated[n-1]].file == p.names[logName].file {
+	if n := len(rotated); n > 0 && m.Has(oneName) && p.names[rotated[n-1]].file == p.names[logName].file {
 		delete(p.names, rotated[n-1])
 		rotated = rotated[:n-1]
 	}
@@ -311,7 +297,7 @@ func (m *model) rotate(i int, p *pot, h Happening) (to string, failed bool) {
 		e := p.names[name]
 		switch {
 		case strings.HasSuffix(name, ".gz"):
-		case e.folder && !m.has(compressGoesOn):
+		case e.folder && !m.Has(compressGoesOn):
 			return "", true
 		case e.folder:
 			failed = true
@@ -321,7 +307,7 @@ func (m *model) rotate(i int, p *pot, h Happening) (to string, failed bool) {
 		}
 	}
 	to = m.newName(rotated)
-	if e, there := p.names[to]; e.folder || there && m.has(newNames) { // the name is already used
+	if e, there := p.names[to]; e.folder || there && m.Has(newNames) { // the name is already used
 		return "", true
 	}
 	p.names[to] = p.names[logName]
@@ -331,8 +317,8 @@ func (m *model) rotate(i int, p *pot, h Happening) (to string, failed bool) {
 	if fails == "" {
 		return to, failed
 	}
-	if _, made := p.names[logName]; made && m.has(keepsBoth) {
-		p.unsure = m.has(finishesHalf)
+	if _, made := p.names[logName]; made && m.Has(keepsBoth) {
+		p.unsure = m.Has(finishesHalf)
 		return to, true
 	}
 	p.names[logName] = p.names[to]
@@ -345,7 +331,7 @@ func (m *model) newName(rotated []string) string {
 	now := m.now.Add(m.clock).Format(stamp)
 	for _, name := range slices.Backward(rotated) {
 		last := strings.TrimSuffix(strings.TrimPrefix(name, logName+"."), ".gz")
-		if t, err := time.Parse(stamp, last); err == nil && now <= last && m.has(newNames) {
+		if t, err := time.Parse(stamp, last); err == nil && now <= last && m.Has(newNames) {
 			now = t.Add(time.Second).Format(stamp)
 		}
 		break

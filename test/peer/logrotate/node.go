@@ -13,7 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
@@ -21,7 +20,6 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -259,28 +257,3 @@ func (n *node) ReopenContainerLog(_ context.Context, id string) error {
 	}
 	return err
 }
-
-// wall is a wall clock that can be set while time passes.
-type wall struct {
-	clock.RealClock
-	*node
-}
-
-// Now returns a time with a monotonic reading. Times of a synctest bubble do not have one.
-func (c wall) Now() time.Time {
-	now := time.Now()
-	shown := now.Add(c.offset)
-	// The layout of time.Time: a flag bit, the seconds since 1885 and the nanoseconds in one
-	// word; then the monotonic reading.
-	words := struct {
-		wall uint64
-		ext  int64
-		loc  *time.Location
-	}{loc: time.UTC}
-	const since1885, since2000 = -2682288000, 946684800 * int64(time.Second)
-	words.wall = 1<<63 | uint64(shown.Unix()-since1885)<<30 | uint64(shown.Nanosecond())
-	words.ext = 1 + now.UnixNano() - since2000
-	return *(*time.Time)(unsafe.Pointer(&words))
-}
-
-func (c wall) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

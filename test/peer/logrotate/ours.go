@@ -42,7 +42,7 @@ type ours struct {
 
 func (a *ours) restart() {
 	cfg := logrotate.Config{
-		Runtime: a.node, PodLogs: a.node.root + "/pods", Policy: logrotate.Policy{MaxSizeBytes: maxSize, MaxFiles: a.node.w.MaxFiles}, Clock: wall{node: a.node},
+		Runtime: a.node, PodLogs: a.node.root + "/pods", Policy: logrotate.Policy{MaxSizeBytes: maxSize, MaxFiles: a.node.w.MaxFiles}, Clock: judge.WallClock{Offset: &a.node.offset},
 		Observer: logrotate.Observer{
 			Rotated: func(r logrotate.Rotation) {
 				a.rotations = append(a.rotations, rotationText(r.ContainerID, strings.TrimPrefix(r.Path, a.node.root+"/"), int(r.SizeBytes), r.To, r.Err != nil))

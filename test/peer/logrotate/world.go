@@ -15,14 +15,7 @@ type World struct {
 	Containers []*Container
 	Steps      []Step
 
-	cache map[traits][]judge.Facts // results of models
-	found map[place]traits         // trait that causes each difference
-}
-
-// place is the step and fact of a difference.
-type place struct {
-	step int
-	fact string
+	model *judge.Model // for rules
 }
 
 // maxSize is the size in bytes from which logs are rotated.
@@ -58,6 +51,7 @@ type Happening struct {
 
 func newWorld(d *judge.Draw) *World {
 	w := &World{MaxFiles: judge.Pick(d, 5, 2, 3, 4), Known: d.Chance(15)}
+	w.model = newModel(w)
 	for range d.Between(1, 2) {
 		c := &Container{Running: !d.Chance(10), Kind: "file", Size: judge.Pick(d, 150, 0, 99, 100, 101)}
 		if d.Chance(8) {
