@@ -113,6 +113,36 @@ func TestEvents_WatchInBothForms(t *testing.T) {
 	})
 }
 
+// net/http does not watch a connection while a part of the request's body is unread.
+func TestStream_EndsWithAClientThatSentABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := serve(t, kubeletapi.Config{Events: eventlog.New(eventlog.Config{}), MaxStreams: 1})
+		c := p.dial()
+		fmt.Fprint(c, "GET /agent/events?watch HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx")
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		_, closeNext := p.ask(t, "/agent/events?watch") // requires the status code 200
+		require.NoError(t, closeNext())
+		require.NoError(t, stop())
+	})
+}
+
+func TestStream_BodyThatNeverArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := serve(t, kubeletapi.Config{Events: eventlog.New(eventlog.Config{})})
+		c := p.dial()
+		fmt.Fprint(c, "GET /agent/events?watch HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nx")
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusBadRequest, answer.StatusCode)
+		require.NoError(t, c.Close())
+		require.NoError(t, stop())
+	})
+}
+
 func TestEvents_SlowReaderGetsEventsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := eventlog.New(eventlog.Config{Size: 2})

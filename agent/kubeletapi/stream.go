@@ -1,11 +1,19 @@
 package kubeletapi
 
-import "net/http"
+import (
+	"io"
+	"net/http"
+)
 
-// stream returns a handler that removes the time limits and calls the given handler. If
-// MaxStreams streams are open, the returned handler refuses the request.
+// stream returns a handler that reads the request's body, removes the time limits and calls the
+// given handler. If MaxStreams streams are open, the returned handler refuses the request.
 func (s *Server) stream(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		// net/http only detects that a client has disconnected after the body was read.
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			refuse(w, badRequestf("read the body of the request: %v", err))
+			return
+		}
 		select {
 		case s.streams <- struct{}{}:
 			defer func() { <-s.streams }()
