@@ -232,7 +232,7 @@ func (u unzipped) Read(p []byte) (int, error) {
 // wasTruncated reports whether the file is now shorter than the part that was read.
 func (l *logFile) wasTruncated(read *splitter) bool {
 	info, err := l.file.Stat()
-	return err == nil && !l.gzip && info.Size() < read.at
+	return err == nil && !l.gzip && info.Size() < read.at+int64(len(read.pending))
 }
 
 // has reports whether n is the current name of this open file.

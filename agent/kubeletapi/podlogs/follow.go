@@ -24,6 +24,7 @@ func (c *copier) follow(current *logFile, split *splitter) (err error) {
 			return err
 		}
 		if current.wasTruncated(split) {
+			c.from = 0 // the offset belongs to the previous content
 			if split, err = c.read(current, 0); err != nil {
 				return err
 			}

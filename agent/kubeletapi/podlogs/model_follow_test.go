@@ -152,6 +152,36 @@ func TestFollower_FileShrinks(t *testing.T) {
 	require.Equal(t, "one\ntwo\n3\nfour, which is longer than all lines before\nfive\n", out.String())
 }
 
+// The offset at which the last lines started has no meaning in a truncated file.
+func TestFollower_FileShrinksAfterATail(t *testing.T) {
+	t.Parallel()
+	c := newContainer(t)
+	c.write("1 out F one, which is longer than all lines after the truncation", "2 out F two")
+	last := int64(1)
+	out, wait := c.follow(podlogs.Options{TailLines: &last})
+	out.await(t, "two\n")
+	require.NoError(t, c.file.Truncate(0))
+	c.write("3 out F 3")
+	c.over.Store(true)
+	require.NoError(t, wait())
+	require.Equal(t, "two\n3\n", out.String())
+}
+
+// A file may be truncated while its only line is incomplete.
+func TestFollower_FileShrinksWithinALine(t *testing.T) {
+	t.Parallel()
+	c := newContainer(t)
+	_, err := c.file.WriteString(line("1 out F an incomplete line")[:40])
+	require.NoError(t, err)
+	out, wait := c.follow(podlogs.Options{})
+	<-out.changed
+	require.NoError(t, c.file.Truncate(0))
+	c.write("2 out F 2")
+	c.over.Store(true)
+	require.NoError(t, wait())
+	require.Equal(t, "2\n", out.String())
+}
+
 // The container may restart twice between two checks, and the instance in between may have
 // written nothing.
 func TestFollower_RestartsWithoutOutput(t *testing.T) {
