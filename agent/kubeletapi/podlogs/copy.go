@@ -190,12 +190,13 @@ func (c *copier) read(l *logFile, at int64) (*splitter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.CopyN(io.Discard, r, at); l.gzip && err != nil {
+	if l.gzip {
+		_, err = io.CopyN(io.Discard, r, at)
+	} else {
+		_, err = l.file.Seek(at, io.SeekStart)
+	}
+	if err != nil {
 		return nil, err
-	} else if !l.gzip {
-		if _, err := l.file.Seek(at, io.SeekStart); err != nil {
-			return nil, err
-		}
 	}
 	split := newSplitter(r, at)
 	return split, c.drain(split)
