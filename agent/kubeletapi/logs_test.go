@@ -58,19 +58,21 @@ func TestLogs_AreThoseOfTheInstance(t *testing.T) {
 		code   int
 		body   string
 	}{
-		"running":                  {&corev1.ContainerStatus{State: runs(), ContainerID: "x://three"}, "", 200, "instance 3\n"},
-		"previous of running":      {&corev1.ContainerStatus{State: runs(), ContainerID: "x://three", LastTerminationState: exited("x://two")}, "?previous", 200, "instance 2\n"},
-		"ended":                    {&corev1.ContainerStatus{State: exited("x://two")}, "", 200, "instance 2\n"},
-		"ended, by the status":     {&corev1.ContainerStatus{State: exited(""), ContainerID: "x://two"}, "", 200, "instance 2\n"},
-		"waits for a restart":      {&corev1.ContainerStatus{State: waits("CrashLoopBackOff"), LastTerminationState: exited("x://two")}, "", 200, "instance 2\n"},
-		"removed":                  {&corev1.ContainerStatus{State: exited("x://gone"), RestartCount: 1}, "", 200, "instance 1\n"},
-		"previous was removed":     {&corev1.ContainerStatus{State: runs(), RestartCount: 1, LastTerminationState: exited("x://gone")}, "?previous=true", 200, "instance 0\n"},
-		"removed, without a log":   {&corev1.ContainerStatus{State: exited("x://gone"), RestartCount: 9}, "", 404, "container \"c\" in pod \"p\": the log does not exist: it was not written yet, or it was deleted\n"},
-		"no previous":              {&corev1.ContainerStatus{State: runs()}, "?previous", 400, "previous terminated container \"c\" in pod \"p\" not found\n"},
-		"waits for its image":      {&corev1.ContainerStatus{State: waits("ErrImagePull")}, "", 400, "container \"c\" in pod \"p\" is waiting to start: ErrImagePull\n"},
-		"waits without a reason":   {&corev1.ContainerStatus{State: waits("")}, "", 400, "container \"c\" in pod \"p\" is waiting to start - no logs yet\n"},
-		"has no status":            {nil, "", 400, "container \"c\" in pod \"p\" is waiting to start - no logs yet\n"},
-		"queries that are ignored": {&corev1.ContainerStatus{State: exited("x://two")}, "?tailLines=all&stream=All&timestamps=false&sinceTime=2026-01-02T03:04:05Z", 200, "instance 2\n"},
+		"running":                       {&corev1.ContainerStatus{State: runs(), ContainerID: "x://three"}, "", 200, "instance 3\n"},
+		"previous of running":           {&corev1.ContainerStatus{State: runs(), ContainerID: "x://three", LastTerminationState: exited("x://two")}, "?previous", 200, "instance 2\n"},
+		"ended":                         {&corev1.ContainerStatus{State: exited("x://two")}, "", 200, "instance 2\n"},
+		"ended, by the status":          {&corev1.ContainerStatus{State: exited(""), ContainerID: "x://two"}, "", 200, "instance 2\n"},
+		"waits for a restart":           {&corev1.ContainerStatus{State: waits("CrashLoopBackOff"), LastTerminationState: exited("x://two")}, "", 200, "instance 2\n"},
+		"removed":                       {&corev1.ContainerStatus{State: exited("x://gone"), RestartCount: 1}, "", 200, "instance 1\n"},
+		"previous was removed":          {&corev1.ContainerStatus{State: runs(), RestartCount: 1, LastTerminationState: exited("x://gone")}, "?previous=true", 200, "instance 0\n"},
+		"previous of ended was removed": {&corev1.ContainerStatus{State: exited("x://gone"), RestartCount: 1, LastTerminationState: exited("x://older")}, "?previous", 200, "instance 0\n"},
+		"previous is the last, removed": {&corev1.ContainerStatus{State: waits("CrashLoopBackOff"), RestartCount: 1, LastTerminationState: exited("x://gone")}, "?previous", 200, "instance 1\n"},
+		"removed, without a log":        {&corev1.ContainerStatus{State: exited("x://gone"), RestartCount: 9}, "", 404, "container \"c\" in pod \"p\": the log does not exist: it was not written yet, or it was deleted\n"},
+		"no previous":                   {&corev1.ContainerStatus{State: runs()}, "?previous", 400, "previous terminated container \"c\" in pod \"p\" not found\n"},
+		"waits for its image":           {&corev1.ContainerStatus{State: waits("ErrImagePull")}, "", 400, "container \"c\" in pod \"p\" is waiting to start: ErrImagePull\n"},
+		"waits without a reason":        {&corev1.ContainerStatus{State: waits("")}, "", 400, "container \"c\" in pod \"p\" is waiting to start - no logs yet\n"},
+		"has no status":                 {nil, "", 400, "container \"c\" in pod \"p\" is waiting to start - no logs yet\n"},
+		"queries that are ignored":      {&corev1.ContainerStatus{State: exited("x://two")}, "?tailLines=all&stream=All&timestamps=false&sinceTime=2026-01-02T03:04:05Z", 200, "instance 2\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -78,7 +78,7 @@ func attemptOf(pod agent.Pod, container string, previous bool) (uint32, error) {
 	// The container was removed, but its logs may still exist. The restart count
 	// gives its attempt number.
 	attempt := uint32(max(s.RestartCount, 0))
-	if previous && s.State.Running != nil && attempt > 0 {
+	if previous && (s.State.Running != nil || s.State.Terminated != nil) && attempt > 0 {
 		attempt--
 	}
 	return attempt, nil
