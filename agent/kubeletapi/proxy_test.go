@@ -124,6 +124,7 @@ func (f *streamRuntime) echo(w http.ResponseWriter) {
 type streamBed struct {
 	t       *testing.T
 	runtime *streamRuntime
+	cfg     kubeletapi.Config
 	url     string
 	stop    func() error
 }
@@ -165,7 +166,7 @@ func newStreamBedOf(t *testing.T, runtime *streamRuntime, streams http.Handler, 
 	for _, f := range change {
 		f(&cfg)
 	}
-	b := &streamBed{t: t, runtime: runtime}
+	b := &streamBed{t: t, runtime: runtime, cfg: withAgent(cfg)}
 	b.url, b.stop = run(t, cfg)
 	return b
 }
@@ -389,6 +390,28 @@ func TestStreams_EndWithTheServer(t *testing.T) {
 	_, _, err := conn.ReadMessage()
 	require.Error(t, err)
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// TestStreams_EndWithTheListener fails if Run waits for an open stream after its listener has
+// failed, because the program does not learn that nothing is served any more.
+func TestStreams_EndWithTheListener(t *testing.T) {
+	t.Parallel()
+	b := newStreamBed(t, &streamRuntime{hang: true})
+	s, err := kubeletapi.New(b.cfg)
+	require.NoError(t, err)
+	listener, err := s.Listen(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(t.Context(), listener) }()
+	b.url = "http://" + listener.Addr().String()
+	b.open("/attach/ns/p/c?output=1")
+	require.NoError(t, listener.Close())
+	select {
+	case err := <-ended:
+		require.ErrorContains(t, err, "serve HTTP: ")
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "Run must return")
+	}
 }
 
 func TestStreams_AreLimited(t *testing.T) {

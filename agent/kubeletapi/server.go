@@ -104,6 +104,8 @@ func admitPlain(addr net.Addr) func(*http.Request) *refusal {
 
 // serve serves requests on the listener until ctx is done.
 func (s *Server) serve(ctx context.Context, listener net.Listener, handler http.Handler, encryption *tls.Config) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	conns := newConnections(s.cfg.MaxConnections)
 	conns.invalid = func(conn net.Conn) { s.refused.invalid(ctx, conn.RemoteAddr().String()) }
 	server := &http.Server{
@@ -123,12 +125,8 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, handler http.
 	}
 	server.Protocols.SetHTTP1(true) // HTTP/2 allows many requests per connection, but only connections are limited
 	stopped := make(chan error, 1)
-	done := make(chan struct{})
 	go func() {
-		select {
-		case <-ctx.Done():
-		case <-done: // Serve has returned
-		}
+		<-ctx.Done()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
 		err := server.Shutdown(grace)
@@ -143,7 +141,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, handler http.
 	} else {
 		err = server.Serve(listener)
 	}
-	close(done)
+	cancel() // also ends streams if the listener has failed
 	shutdown := <-stopped
 	conns.wait()
 	if !errors.Is(err, http.ErrServerClosed) {
