@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/agent/metrics"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/kubeparts/kubeparts/pleg"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -100,15 +101,19 @@ func TestAdd_RemoveDeletesSeriesOfPods(t *testing.T) {
 	a, c := newPod("a", "app"), newPod("c", "app")
 	b.Add(source("node1", epoch, a))
 	remove := b.Add(source("node2", epoch, c, newPod("quiet")))
-	o := b.Prober(prober.Observer{})
+	o, v := b.Prober(prober.Observer{}), b.Volumes(volumes.Observer{})
+	const mounted = `volume_manager_total_volumes{plugin_name="kubernetes.io/secret",state="actual_state_of_world"}`
 	for _, p := range []*corev1.Pod{a, c} {
+		v.Mounted(volumes.Operation{PodUID: p.UID, Plugin: "kubernetes.io/secret", Volume: "v"})
 		o.RunFinished(run(p, "app", prober.Liveness, prober.Succeeded))
 		b.Killed(oomwatch.Kill{PodUID: p.UID}, func(types.UID, string) (*corev1.Pod, string, bool) { return p, "app", true })
 	}
 	require.Len(t, series(b.probes(), "prober_probe_total"), 6)
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="c"}`, 1)
+	b.is(mounted, 2)
 	remove()
 	require.Len(t, series(b.probes(), "prober_probe_total"), 3)
+	b.is(mounted, 1)
 	require.Empty(t, series(b.probes(), `prober_probe_total{container="app",namespace="ns",pod="c"`))
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="a"}`, 1)
 	b.none(`container_oom_events_total{container="app",namespace="ns",pod="c"}`)

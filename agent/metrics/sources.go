@@ -42,7 +42,7 @@ type Source struct {
 // Add includes an agent in each scrape until remove is called. Values of several agents are added,
 // with two exceptions. kubelet_pleg_last_seen_seconds has the oldest relist of all agents.
 // kubelet_cgroup_version has the version of the last added agent that knows its version. Call
-// remove when the agent has stopped. remove also deletes the series of the agent's pods. It gets
+// remove when the agent has stopped. remove also deletes the series and records of the agent's pods. It gets
 // the UIDs of these pods by a last call of Desired, Known and Observed.
 func (m *Metrics) Add(s Source) (remove func()) {
 	added := &s
@@ -66,6 +66,11 @@ func (m *Metrics) remove(s *Source) {
 		if gone[v.uid] {
 			delete(m.killed, v)
 		}
+	}
+	for uid := range gone {
+		m.dropVolumes(uid)
+		delete(m.starting, uid)
+		delete(m.userPods, uid)
 	}
 }
 

@@ -83,6 +83,11 @@ func (m *Metrics) setVolume(op volumes.Operation, mounted bool) {
 func (m *Metrics) unmounted(pod types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.dropVolumes(pod)
+}
+
+// dropVolumes deletes the records of a pod's volumes. Callers hold mu.
+func (m *Metrics) dropVolumes(pod types.UID) {
 	for v, mounted := range m.podVolumes[pod] {
 		m.volumes.volumes.WithLabelValues(v.plugin, "desired_state_of_world").Dec()
 		if mounted {
