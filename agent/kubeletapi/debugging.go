@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// debuggingDisabled is the response of a kubelet whose enableDebuggingHandlers is false.
+const debuggingDisabled = "Debug endpoints are disabled."
+
 // disabled returns a handler for a path whose feature is off. The handler responds as the kubelet
 // does.
 func disabled(message string) http.Handler {
@@ -32,7 +35,7 @@ func withoutDebugging(all []endpoint) []endpoint {
 	for _, path := range []string{
 		"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods", "/runningpods/", "/logs/", "/debug/pprof/",
 	} {
-		all = append(all, endpoint{path, disabled("Debug endpoints are disabled."), nil})
+		all = append(all, endpoint{path, disabled(debuggingDisabled), nil})
 	}
 	return all
 }

@@ -157,9 +157,6 @@ func (c *connections) closeOne() {
 			oldest = conn
 		}
 	}
-	if oldest == nil {
-		return // can't happen: the new connection is not a stream
-	}
 	delete(c.open, oldest)
 	if t, ok := oldest.(*tls.Conn); ok {
 		oldest = t.NetConn() // tls.Conn.Close waits for the client

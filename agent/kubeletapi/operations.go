@@ -26,13 +26,10 @@ func (s *Server) operationEndpoints() []endpoint {
 	post := []string{http.MethodPost}
 	restart, pull := withTimeLimit(http.HandlerFunc(s.restart)), http.Handler(s.stream(s.pull))
 	if s.cfg.Operations == nil {
-		restart, pull = http.HandlerFunc(operationsDisabled), http.HandlerFunc(operationsDisabled)
+		restart = disabled("Restarts and pulls are disabled: this agent does not authenticate its clients.")
+		pull = restart
 	}
 	return []endpoint{{"/agent/restart/{namespace}/{pod}", restart, post}, {"/agent/pull", pull, post}}
-}
-
-func operationsDisabled(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "Restarts and pulls are disabled: this agent does not authenticate its clients.", http.StatusMethodNotAllowed)
 }
 
 // restart requests the restart of a pod.

@@ -34,15 +34,10 @@ func (s *Server) streamEndpoints() (all []endpoint) {
 	}
 	if s.cfg.Streams == nil {
 		for i := range all {
-			all[i].handler = http.HandlerFunc(streamsDisabled)
+			all[i].handler = disabled(debuggingDisabled)
 		}
 	}
 	return all
-}
-
-// streamsDisabled is the response of a kubelet whose enableDebuggingHandlers is false.
-func streamsDisabled(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "Debug endpoints are disabled.", http.StatusMethodNotAllowed)
 }
 
 // exec connects the client with a command in a container.

@@ -89,7 +89,7 @@ func (s *Server) RunReadOnly(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/", s.handler(onReadOnlyPort))
 	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {
-		mux.HandleFunc(path, streamsDisabled)
+		mux.Handle(path, disabled(debuggingDisabled))
 	}
 	return s.serve(ctx, listener, s.observed("readonly", s.guard(mux, admitPlain(listener.Addr()))), nil)
 }
