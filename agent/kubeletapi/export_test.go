@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// NewIdleConn returns a connection with an idle timeout.
-func NewIdleConn(conn net.Conn, idle time.Duration) net.Conn { return newIdleConn(conn, idle) }
+// NewIdleConn returns a connection that is closed after an idle timeout.
+func NewIdleConn(conn net.Conn, idle time.Duration) net.Conn {
+	return newIdleConn(conn, idle, func() { _ = conn.Close() })
+}
 
 // Patterns returns the patterns of the endpoints of s.
 func (s *Server) Patterns() (all []string) {

@@ -52,7 +52,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, wanted stream) 
 	watch.Go(func() { s.awaitEnd(ctx, wanted.runs, cancel) })
 	defer watch.Wait()
 	defer cancel()
-	upgrade := &hijacker{ResponseWriter: w, ctx: ctx, idle: s.cfg.StreamIdleTimeout}
+	upgrade := &hijacker{ResponseWriter: w, ctx: ctx, end: cancel, idle: s.cfg.StreamIdleTimeout}
 	defer upgrade.release()
 	s.serveStream(upgrade, r.WithContext(ctx), target, wanted)
 }
@@ -127,8 +127,10 @@ func newTransport() *http.Transport { return &http.Transport{DisableKeepAlives: 
 type hijacker struct {
 	http.ResponseWriter
 	ctx  context.Context
-	idle time.Duration // see idleConn
-	stop func() bool   // nil until the connection is hijacked
+	end  context.CancelFunc // of ctx
+	idle time.Duration      // see idleConn
+	conn *idleConn          // nil until the connection is hijacked
+	stop func() bool        // nil until the connection is hijacked
 	done func()
 }
 
@@ -140,37 +142,38 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		done()
 		return nil, nil, err
 	}
-	conn = newIdleConn(conn, h.idle)
+	h.conn = newIdleConn(conn, h.idle, h.end)
 	h.done, h.stop = done, context.AfterFunc(h.ctx, func() { _ = conn.Close() }) // ignore the error: the closed connection ends the stream
-	return conn, buffer, nil
+	return h.conn, buffer, nil
 }
 
 // release stops watching ctx, and lets Run return.
 func (h *hijacker) release() {
 	if h.stop != nil {
+		h.conn.timer.Stop()
 		h.stop()
 		h.done()
 	}
 }
 
-// idleConn is a connection on which all reads and writes fail when no byte was sent or received for
-// the duration in the field idle.
+// idleConn is a connection that calls a function when no byte was sent or received for the duration
+// in the field idle. Deadlines of the connection are not enough: while a stream waits for the
+// runtime, nothing reads from or writes to the client.
 type idleConn struct {
 	net.Conn
-	idle time.Duration
+	idle  time.Duration
+	timer clock.Timer
 }
 
-func newIdleConn(conn net.Conn, idle time.Duration) *idleConn {
-	c := &idleConn{Conn: conn, idle: idle}
-	c.extend()
-	return c
+func newIdleConn(conn net.Conn, idle time.Duration, end func()) *idleConn {
+	return &idleConn{Conn: conn, idle: idle, timer: clock.RealClock{}.AfterFunc(idle, end)}
 }
 
 // Read implements [net.Conn].
 func (c *idleConn) Read(data []byte) (int, error) {
 	n, err := c.Conn.Read(data)
 	if n > 0 {
-		c.extend()
+		c.timer.Reset(c.idle)
 	}
 	return n, err
 }
@@ -179,11 +182,7 @@ func (c *idleConn) Read(data []byte) (int, error) {
 func (c *idleConn) Write(data []byte) (int, error) {
 	n, err := c.Conn.Write(data)
 	if n > 0 {
-		c.extend()
+		c.timer.Reset(c.idle)
 	}
 	return n, err
 }
-
-// extend sets the deadline of both directions. It ignores the error, because the next read or write
-// also returns an error.
-func (c *idleConn) extend() { _ = c.SetDeadline(clock.RealClock{}.Now().Add(c.idle)) }

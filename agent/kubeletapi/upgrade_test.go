@@ -4,13 +4,16 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/streaming/pkg/httpstream"
@@ -133,8 +136,31 @@ func TestStreams_IdleTimeout(t *testing.T) {
 	}
 }
 
-// TestIdleConn_ActivityExtendsTheTimeout uses an in-memory connection, whose deadlines use
-// the bubble's time.
+// The command does not read its input, so nothing reads from the client any more. A deadline of the
+// client's connection then has no effect.
+func TestStreams_IdleTimeoutWhileNothingIsRead(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	b, _ := newSPDYBed(t, 2, func(_ httpstream.Connection, s map[string]httpstream.Stream) {
+		<-release
+		_, _ = io.Copy(io.Discard, s[corev1.StreamTypeStdin])
+	}, func(c *kubeletapi.Config) { c.MaxStreams, c.StreamIdleTimeout = 1, time.Second })
+	t.Cleanup(func() { close(release) })
+	conn, _, err := b.dialWith("/exec/ns/p/c?command=x&input=1", "v5.channel.k8s.io")
+	require.NoError(t, err)
+	require.NoError(t, conn.SetWriteDeadline(time.Now().Add(500*time.Millisecond)))
+	for err == nil {
+		err = conn.WriteMessage(websocket.BinaryMessage, make([]byte, 64<<10))
+	}
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the runtime must not receive all data")
+	require.NoError(t, conn.Close())
+	await(t, "the end of the stream", func() bool {
+		_, answer, err := b.dialWith("/exec/ns/p/c?command=x&input=1", "v5.channel.k8s.io")
+		return err == nil || answer != nil && answer.StatusCode != http.StatusServiceUnavailable
+	})
+}
+
+// TestIdleConn_ActivityExtendsTheTimeout uses an in-memory connection and the bubble's time.
 func TestIdleConn_ActivityExtendsTheTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,8 +190,8 @@ func TestIdleConn_ActivityExtendsTheTimeout(t *testing.T) {
 		for err == nil {
 			_, err = conn.Read(make([]byte, 1))
 		}
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.ErrorIs(t, <-written, os.ErrDeadlineExceeded)
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+		require.ErrorIs(t, <-written, io.ErrClosedPipe)
 		require.Equal(t, 6*time.Hour, time.Since(began), "the connection must end an hour after the last byte")
 	})
 }
