@@ -141,7 +141,7 @@ func (s Settings) shutdown() podworker.ShutdownConfig {
 	}
 	for _, p := range s.ShutdownGracePeriodByPodPriority {
 		cfg.ShutdownGracePeriodByPodPriority = append(cfg.ShutdownGracePeriodByPodPriority, podworker.ShutdownGracePeriodByPodPriority{
-			Priority: p.Priority, GracePeriod: time.Duration(p.ShutdownGracePeriodSeconds) * time.Second,
+			Priority: p.Priority, GracePeriod: lifecycle.Seconds(p.ShutdownGracePeriodSeconds),
 		})
 	}
 	return cfg
