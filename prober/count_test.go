@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // oracle evaluates the thresholds by their definition: after each outcome, it checks the
@@ -92,59 +91,32 @@ func FuzzThresholds(f *testing.F) {
 	})
 }
 
-// The actions for a container in each state, including the cases of upstream's tests of
-// restart rules.
+// The actions for a container in each state.
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	rule := func(action corev1.ContainerRestartRuleAction, codes ...int32) corev1.Container {
-		return corev1.Container{
-			Name: "app", RestartPolicy: new(corev1.ContainerRestartPolicyNever),
-			RestartPolicyRules: []corev1.ContainerRestartRule{{
-				Action:    action,
-				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: codes},
-			}},
-		}
-	}
-	const again = corev1.ContainerRestartRuleActionRestart
-	const all = corev1.ContainerRestartRuleActionRestartAllContainers
-	sidecar := corev1.Container{Name: "app", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}
 	running := Target{ID: "a", State: Running}
-	exit := func(code int32) Target { return Target{ID: "a", State: Exited, ExitCode: code} }
 	for name, c := range map[string]struct {
-		facts  facts
-		policy corev1.RestartPolicy
-		with   corev1.Container
-		want   action
+		facts facts
+		want  action
 	}{
-		"unknown container":                                       {facts{}, "", corev1.Container{}, poll},
-		"the pod has ended":                                       {facts{known: true, target: Target{Ended: true}}, "", corev1.Container{}, drop},
-		"there is no container yet":                               {facts{known: true}, "", corev1.Container{}, poll},
-		"the container is waiting":                                {facts{known: true, target: Target{ID: "a"}}, "", corev1.Container{}, fail},
-		"the container runs":                                      {facts{known: true, target: running, kind: Liveness, started: true}, "", corev1.Container{}, proceed},
-		"the container runs, within the initial delay":            {facts{known: true, target: running, kind: Liveness, started: true, eligible: time.Unix(0, 0)}, "", corev1.Container{}, wait},
-		"liveness waits for startup":                              {facts{known: true, target: running, kind: Liveness}, "", corev1.Container{}, idle},
-		"readiness waits for startup":                             {facts{known: true, target: running, kind: Readiness}, "", corev1.Container{}, idle},
-		"the startup probe runs before startup":                   {facts{known: true, target: running, kind: Startup}, "", corev1.Container{}, proceed},
-		"the startup probe does not run after startup":            {facts{known: true, target: running, kind: Startup, started: true}, "", corev1.Container{}, idle},
-		"liveness on hold":                                        {facts{known: true, target: running, kind: Liveness, started: true, final: true}, "", corev1.Container{}, idle},
-		"liveness in termination":                                 {facts{known: true, target: running, kind: Liveness, stopping: true}, "", corev1.Container{}, drop},
-		"startup in termination":                                  {facts{known: true, target: running, kind: Startup, stopping: true}, "", corev1.Container{}, drop},
-		"readiness in termination":                                {facts{known: true, target: running, kind: Readiness, started: true, stopping: true}, "", corev1.Container{}, proceed},
-		"exited, Always":                                          {facts{known: true, target: exit(0)}, corev1.RestartPolicyAlways, corev1.Container{}, fail},
-		"exited well, OnFailure":                                  {facts{known: true, target: exit(0)}, corev1.RestartPolicyOnFailure, corev1.Container{}, failLast},
-		"exited badly, OnFailure":                                 {facts{known: true, target: exit(1)}, corev1.RestartPolicyOnFailure, corev1.Container{}, fail},
-		"exited well, Never":                                      {facts{known: true, target: exit(0)}, corev1.RestartPolicyNever, corev1.Container{}, failLast},
-		"exited badly, Never":                                     {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, corev1.Container{}, failLast},
-		"sidecar exited, Never (132826)":                          {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, sidecar, fail},
-		"exited, a rule matches":                                  {facts{known: true, target: exit(42)}, corev1.RestartPolicyNever, rule(again, 42), fail},
-		"exited, no rule matches":                                 {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, rule(again, 42), failLast},
-		"exited, no rule matches, pod Always but container Never": {facts{known: true, target: exit(1)}, corev1.RestartPolicyAlways, rule(again, 42), failLast},
-		"exited, a rule restarts all":                             {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, rule(all, 42), fail},
+		"unknown container":                            {facts{}, poll},
+		"the pod has ended":                            {facts{known: true, target: Target{Ended: true}}, drop},
+		"there is no container yet":                    {facts{known: true}, poll},
+		"the container is waiting":                     {facts{known: true, target: Target{ID: "a"}}, poll},
+		"the container runs":                           {facts{known: true, target: running, kind: Liveness, started: true}, proceed},
+		"the container runs, within the initial delay": {facts{known: true, target: running, kind: Liveness, started: true, eligible: time.Unix(0, 0)}, wait},
+		"liveness waits for startup":                   {facts{known: true, target: running, kind: Liveness}, idle},
+		"readiness waits for startup":                  {facts{known: true, target: running, kind: Readiness}, idle},
+		"the startup probe runs before startup":        {facts{known: true, target: running, kind: Startup}, proceed},
+		"the startup probe does not run after startup": {facts{known: true, target: running, kind: Startup, started: true}, idle},
+		"liveness on hold":                             {facts{known: true, target: running, kind: Liveness, started: true, final: true}, idle},
+		"liveness in termination":                      {facts{known: true, target: running, kind: Liveness, stopping: true}, drop},
+		"startup in termination":                       {facts{known: true, target: running, kind: Startup, stopping: true}, drop},
+		"readiness in termination":                     {facts{known: true, target: running, kind: Readiness, started: true, stopping: true}, proceed},
+		"the container has exited":                     {facts{known: true, target: Target{ID: "a", State: Exited}}, poll},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.facts.pod = &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy, Containers: []corev1.Container{c.with}}}
-			c.facts.container = &c.facts.pod.Spec.Containers[0]
 			require.Equal(t, c.want, plan(c.facts))
 		})
 	}

@@ -1,18 +1,10 @@
 package prober
 
-import (
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kubeparts/kubeparts/lifecycle/podspec"
-)
+import "time"
 
 // facts are the input of plan.
 type facts struct {
-	kind      Kind
-	pod       *corev1.Pod
-	container *corev1.Container
+	kind Kind
 	// target is the state of the container. It is valid only if the field known is true.
 	target Target
 	known  bool
@@ -34,15 +26,12 @@ const (
 	proceed action = iota
 	// wait until the initial delay is over.
 	wait
-	// poll: the state of the container is unknown, or the container does not exist yet.
+	// poll: the state of the container is unknown, or the container is not running. The probe
+	// stays even if an exited container will not run again: otherwise the next AddPod would add
+	// the probe again, and the new probe would publish its result again.
 	poll
 	// idle: wait for a period, because no result is needed now.
 	idle
-	// fail: the container exists and is not running, but may run later, for example after a
-	// restart. Nothing is counted.
-	fail
-	// failLast: the container has exited and will not run again. The probe is removed.
-	failLast
 	// drop: remove the probe, because it is not needed any more.
 	drop
 )
@@ -59,10 +48,8 @@ func plan(f facts) action {
 		return poll
 	case f.stopping && f.kind != Readiness:
 		return drop
-	case t.State == Exited && !restarts(f.pod, f.container, t.ExitCode):
-		return failLast
 	case t.State != Running:
-		return fail
+		return poll
 	case f.final, f.started == (f.kind == Startup):
 		return idle
 	case f.now.Before(f.eligible):
@@ -70,21 +57,4 @@ func plan(f facts) action {
 	default:
 		return proceed
 	}
-}
-
-// restarts reports whether an exited container may run again. The cause may be the restart
-// policy of the pod, the container's own restart policy and rules, or a rule of any container
-// of the pod with the action RestartAllContainers.
-func restarts(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
-	if podspec.ShouldRestart(pod, c, exitCode) {
-		return true
-	}
-	for other := range podspec.Containers(&pod.Spec) {
-		for _, r := range other.RestartPolicyRules {
-			if r.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
-				return true
-			}
-		}
-	}
-	return false
 }

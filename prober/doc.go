@@ -113,6 +113,9 @@
 //   - AddPod of the kubelet stops at the first probe that exists already, so a later probe
 //     that was removed is never added again when its container is restarted; here AddPod
 //     adds all missing probes.
+//   - The kubelet removes the probes of a container that has exited and will not run again.
+//     Each sync of the pod adds them again, and their results cause another sync. Here the
+//     probes stay until the pod is removed.
 //   - The kubelet continues the startup and liveness probes of sidecars while their pod
 //     terminates; here they stop with the probes of the other containers. Because of that,
 //     a sidecar that has not started when the termination of its pod begins counts as

@@ -290,7 +290,7 @@ func (m *Manager) firstRun(p *probe, t *Target, now time.Time) time.Time {
 func (p *probe) facts(t *Target, known bool, now time.Time) facts {
 	s := p.pod.find(p.container.Name, Startup)
 	return facts{
-		kind: p.kind, pod: p.pod.spec, container: p.container, target: *t, known: known,
+		kind: p.kind, target: *t, known: known,
 		stopping: p.pod.stopping, final: p.count.final, started: s == nil && p.kind != Startup || s != nil && s.count.result == Success,
 		eligible: p.eligible, now: now,
 	}

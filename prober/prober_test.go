@@ -227,7 +227,7 @@ func TestRefresh_ExitedContainerIsNotReadyAtOnce(t *testing.T) {
 	s.refuse(prober.Readiness)
 }
 
-func TestProbe_RemovedForAContainerThatIsNotRestarted(t *testing.T) {
+func TestProbe_KeptForAContainerThatIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness))
 	spec := s.pod.DeepCopy()
@@ -236,8 +236,8 @@ func TestProbe_RemovedForAContainerThatIsNotRestarted(t *testing.T) {
 	s.step(prober.Readiness)
 	s.ends("app", 0)
 	s.refuse(prober.Readiness)
-	require.Equal(t, []prober.Key{key("app", prober.Readiness)}, s.removed)
-	require.Equal(t, prober.NoProbe, s.Result(key("app", prober.Readiness), "a"))
+	require.Empty(t, s.removed)
+	require.Equal(t, prober.Failure, s.Result(key("app", prober.Readiness), "a"))
 }
 
 func TestProbe_ErrorPolicies(t *testing.T) {

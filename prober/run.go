@@ -53,7 +53,7 @@ func (m *Manager) claim(p *probe, spawn func(func())) {
 func (m *Manager) step(ctx context.Context, p *probe) (Run, error) {
 	runCtx, r, a := m.begin(ctx, p)
 	if a != proceed {
-		if a == drop || a == failLast {
+		if a == drop {
 			m.cfg.Observer.Removed(r.key)
 		}
 		m.loop.Trigger()
@@ -114,11 +114,11 @@ func (m *Manager) begin(ctx context.Context, p *probe) (context.Context, *run, a
 	}
 	p.run = nil
 	switch a {
-	case drop, failLast:
+	case drop:
 		m.removeProbe(p)
 	case wait:
 		m.schedule.put(p, p.eligible)
-	case poll, fail:
+	case poll:
 		m.schedule.put(p, now.Add(min(t.period, m.cfg.PollPeriod)))
 	case idle, proceed:
 		m.schedule.put(p, now.Add(t.period))

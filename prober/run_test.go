@@ -384,6 +384,31 @@ func TestResults_Coalesce(t *testing.T) {
 	})
 }
 
+// An agent adds the pod again whenever a result has changed. If each AddPod published the result of
+// a container that has ended, the agent would add the pod forever.
+func TestAddPod_ResultOfAnEndedContainerIsPublishedOnce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, withProbes("app", prober.Readiness), func(t *testing.T, l *loop) {
+		t.Helper()
+		spec := podOf(withProbes("app", prober.Readiness))
+		spec.Spec.RestartPolicy = corev1.RestartPolicyNever
+		l.AddPod(spec)
+		wait(time.Second)
+		l.ends("app", 0)
+		wait(time.Minute)
+		changes := l.Results(t.Context())
+		for range 3 {
+			l.AddPod(spec)
+			wait(time.Minute)
+		}
+		select {
+		case c := <-changes:
+			require.Fail(t, "unexpected result", "%v", c)
+		default:
+		}
+	})
+}
+
 func TestRun_EndedPodIsRemoved(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness, prober.Liveness), func(t *testing.T, l *loop) {
