@@ -206,12 +206,12 @@ func (e *evaluation) victims(r *Report) {
 	if len(e.d.Victims) == 0 {
 		r.Why = whyNoVictim
 		if e.d.Candidates == nil {
-			e.d.Candidates = candidates
+			e.d.Candidates, e.d.rankedFor = candidates, r.Threshold.Signal
 		}
 		return
 	}
 	r.Why = "pods are evicted"
-	e.d.Signal, e.d.Threshold, e.d.Candidates = r.Threshold.Signal, r, candidates
+	e.d.Signal, e.d.Threshold, e.d.Candidates, e.d.rankedFor = r.Threshold.Signal, r, candidates, r.Threshold.Signal
 }
 
 // recordMissing records which pods have no stats, and since when.

@@ -124,7 +124,8 @@ type Decision struct {
 	// Next is the state for the next evaluation.
 	Next State `json:"-"`
 
-	urgent *Report // report on the most urgent due threshold, even if no action is possible; nil while pods are evicted for limits
+	urgent    *Report // report on the most urgent due threshold, even if no action is possible; nil while pods are evicted for limits
+	rankedFor Signal  // signal for which Candidates are ranked
 }
 
 // IsNoop reports whether there is nothing to do.
@@ -197,7 +198,7 @@ func (d *Decision) explain(index int) string {
 	if c.Preferred {
 		facts = append(facts, "preferred")
 	}
-	signal := d.signal()
+	signal := d.rankedFor
 	switch {
 	case c.Usage.Known() && c.Request > 0:
 		facts = append(facts, fmt.Sprintf("uses %s, requests %s", signal.rounded(c.Usage.Value), signal.rounded(c.Request)))
@@ -219,19 +220,6 @@ func (d *Decision) explain(index int) string {
 		}
 	}
 	return text
-}
-
-// signal returns the signal for which the candidates are ranked.
-func (d *Decision) signal() Signal {
-	if d.Signal != "" {
-		return d.Signal
-	}
-	for i := range d.Thresholds {
-		if d.Thresholds[i].Due {
-			return d.Thresholds[i].Threshold.Signal
-		}
-	}
-	return ""
 }
 
 func name(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

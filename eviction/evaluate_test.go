@@ -322,6 +322,17 @@ func TestEvaluate_ModifiesNothing(t *testing.T) {
 	require.Equal(t, first, h.look(time.Minute, memoryIs(gi), saw(eviction.PIDAvailable, 5, 100)))
 }
 
+// TestDecision_PrintsCandidatesInTheUnitOfTheirRank is a regression test: if no pod could be evicted,
+// the usage was printed in the unit of the first due threshold.
+func TestDecision_PrintsCandidatesInTheUnitOfTheirRank(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.NodeFSAvailable, gi), hard(eviction.PIDAvailable, 100_000))
+	h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteImages}
+	h.add(newPod("kept", static), eviction.PodStats{UID: "uid-kept", Processes: used(20480)})
+	d := h.look(0, saw(eviction.NodeFSAvailable, 0, 10*gi), saw(eviction.PIDAvailable, 10, 1_000_000))
+	require.Contains(t, d.String(), "  1. default/kept: uses 20480, priority 0, Burstable - not evicted: critical\n")
+}
+
 func TestDecision_MarshalsWithoutPodObjects(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
