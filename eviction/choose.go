@@ -214,9 +214,12 @@ func (e *evaluation) victims(r *Report) {
 	e.d.Signal, e.d.Threshold, e.d.Candidates, e.d.rankedFor = r.Threshold.Signal, r, candidates, r.Threshold.Signal
 }
 
-// recordMissing records which pods have no stats, and since when.
+// recordMissing records which pods have no stats, and since when. It adds to the records of other
+// thresholds for which pods were ranked in this evaluation.
 func (e *evaluation) recordMissing(candidates []Candidate) {
-	e.missing = map[types.UID]time.Time{}
+	if e.missing == nil {
+		e.missing = map[types.UID]time.Time{}
+	}
 	for i := range candidates {
 		if uid := candidates[i].Pod.UID; candidates[i].Missing {
 			if e.missing[uid] = e.now; !e.s.StatsMissingSince[uid].IsZero() {

@@ -229,6 +229,18 @@ func TestVictims_PodWithoutStatsUsesNothing(t *testing.T) {
 	require.Equal(t, []string{"new"}, victims(h.look(1, memoryIs(0))))
 }
 
+// TestVictims_StatsGraceEndsWhileAnotherThresholdIsDue is a regression test: ranking the pods for the
+// next threshold restarted the grace of missing stats.
+func TestVictims_StatsGraceEndsWhileAnotherThresholdIsDue(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, 2*gi), hard(eviction.PIDAvailable, 100))
+	h.add(newPod("hog"), eviction.PodStats{UID: "uid-hog", Processes: used(0)}) // the usage of memory is missing
+	pids := saw(eviction.PIDAvailable, 10, 1000)
+	require.Empty(t, h.look(0, memoryIs(0), pids).Victims)
+	require.Empty(t, h.look(time.Minute, memoryIs(0), pids).Victims)
+	require.Equal(t, []string{"hog"}, victims(h.look(time.Minute, memoryIs(0), pids)))
+}
+
 // TestVictims_FailedPodsAreRetriedInTurn is a regression test: failed pods used all parallel
 // evictions forever, because each was retried as soon as its delay was over.
 func TestVictims_FailedPodsAreRetriedInTurn(t *testing.T) {
