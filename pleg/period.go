@@ -104,6 +104,20 @@ func (g *Generator) drainRequests() map[types.UID]bool {
 	return pods
 }
 
+// requestAt requests relists of the pods at the given time. It ignores the empty UID. The caller
+// holds mu.
+func (g *Generator) requestAt(at time.Time, pods map[types.UID]bool) {
+	for uid := range pods {
+		if uid != "" {
+			g.hints[hint{pod: uid, kind: requested}] = at
+		}
+	}
+}
+
+// retryTime returns when the request of a pod is served again after a list has failed: after the
+// next global relist, which serves the request if it succeeds.
+func (g *Generator) retryTime() time.Time { return g.cfg.Clock.Now().Add(2 * g.cfg.Period) }
+
 // requestRelistSoon requests a global relist within Period after the last global relist.
 func (g *Generator) requestRelistSoon() {
 	g.locked(func() { g.dueSoon = true })

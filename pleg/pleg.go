@@ -154,7 +154,11 @@ func (g *Generator) runDue(p *pass) {
 			if p.ctx.Err() == nil {
 				g.cfg.Logger.WarnContext(p.ctx, "relist of a pod failed, will relist all pods soon", "podUID", uid, "err", err)
 			}
-			g.locked(func() { g.drainRequests() })
+			g.locked(func() {
+				unserved := g.drainRequests()
+				unserved[uid] = true
+				g.requestAt(g.retryTime(), unserved)
+			})
 			g.requestRelistSoon()
 			break
 		}

@@ -40,10 +40,11 @@ func (g *Generator) relist(p *pass) (Result, error) {
 		res.Inspecting, _ = g.countDirty()
 	}
 	delete(served, "")
-	if errors.Is(err, ErrTooLarge) { // the next global relist will fail as well
-		for uid := range served {
-			g.RequestRelist(uid)
-		}
+	switch {
+	case errors.Is(err, ErrTooLarge): // the next global relist will fail as well
+		g.locked(func() { g.requestAt(g.cfg.Clock.Now(), served) })
+	case err != nil:
+		g.locked(func() { g.requestAt(g.retryTime(), served) })
 	}
 	res.At, res.Took = at, g.cfg.Clock.Since(at)
 	if len(served) > 0 {

@@ -145,7 +145,7 @@ func TestRequestRelist_DoesNotDelayTheGlobalRelist(t *testing.T) {
 		stop()
 		require.Equal(t, []time.Duration{20 * time.Second, 60 * time.Second}, ended[:2])
 		_, _, requests := r.Memory()
-		require.Zero(t, requests)
+		require.Equal(t, 10, requests, "no request may be lost")
 	})
 }
 

@@ -147,6 +147,34 @@ func TestRun_TooLargeListDegradesToPodRelists(t *testing.T) {
 	})
 }
 
+// A request for a pod that the generator does not know yet must survive the failures of lists: as
+// long as the list of all pods is too large, only this request can find the pod.
+func TestRun_TooLargeListKeepsTheRequestsOfFailedRelists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := &crowded{}
+		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { rt.node = newNode(); c.Runtime = rt })
+		r.node = rt.node
+		stop := start(t, r)
+		rt.full.Store(true)
+		time.Sleep(1500 * time.Millisecond)
+		require.ErrorIs(t, r.Stats().ListError, pleg.ErrTooLarge)
+		rt.broken.Store(true)
+		r.node.container("a", "a1", runs)
+		r.node.container("b", "b1", runs)
+		r.RequestRelist("a")
+		r.RequestRelist("b")
+		before := r.Stats()
+		time.Sleep(10 * time.Second)
+		require.ErrorIs(t, r.Stats().ListError, errRuntime)
+		require.Equal(t, uint64(10), r.Stats().FailedRelists-before.FailedRelists)
+		require.Equal(t, uint64(1), r.Stats().PodRelists-before.PodRelists, "a runtime that fails must not get more requests")
+		rt.broken.Store(false)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"a ContainerStarted a1", "b ContainerStarted b1"}, r.take())
+		stop()
+	})
+}
+
 func TestLister_ReplacesTheRuntimeInGlobalRelists(t *testing.T) {
 	lister := newNode()
 	lister.container("a", "a1", runs)
