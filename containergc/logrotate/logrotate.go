@@ -209,7 +209,11 @@ func (r *Rotator) work(ctx context.Context, f files, running []*container, now t
 					continue
 				}
 				done, err := r.check(ctx, f, c)
-				c.setBackoff(now, r.cfg.Interval, err)
+				failure := err
+				if done {
+					failure = nil // an older file could not be compressed; the log must not grow because of that
+				}
+				c.setBackoff(now, r.cfg.Interval, failure)
 				mu.Lock()
 				if done {
 					rotated++

@@ -139,9 +139,10 @@ func (m *model) play(s Step) {
 			running++
 		}
 		if !s.List && p.Running && !p.ended && (!m.Has(backsOff) || !m.now.Before(p.retryAt)) {
+			rotated := m.rotated
 			failed := m.visit(i, p, s.Logs[i])
 			failing = failing || failed
-			p.later(m.now, failed)
+			p.later(m.now, failed && m.rotated == rotated)
 		}
 		for name, e := range p.names {
 			if !e.folder {
