@@ -269,7 +269,7 @@ func (o *ours) note() {
 	}
 	noteStatus(o.facts, *o.status)
 	for i, c := range o.w.Containers {
-		if l := o.containers[i]; l.State == exited && o.w.comesBack(c, l.Code) && !o.stopped && !o.ended() && (!c.Init || c.Sidecar) {
+		if l := o.containers[i]; l.State == exited && !o.stopped && !o.ended() && (!c.Init || c.Sidecar) {
 			o.remembers(c)
 		}
 		o.tells(c, o.containers[i].ID)
@@ -284,8 +284,7 @@ func (o *ours) note() {
 	}
 }
 
-// remembers checks that the probes of a terminated container that will be restarted still
-// exist.
+// remembers checks that the probes of a terminated container still exist.
 func (o *ours) remembers(c container) {
 	for k, p := range c.Probes {
 		if p != nil {

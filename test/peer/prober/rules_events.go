@@ -53,7 +53,7 @@ func quietEvents(s scene) string {
 				if c.Probes[k] != nil {
 					q.run(i, c, prober.Kind(k))
 				}
-				if past[i].ended() || past[i].containers[j].State == exited && !s.World.comesBack(c, past[i].containers[j].Code) {
+				if past[i].ended() {
 					q.forget(c.Name + "/" + prober.Kind(k).String()) // our manager removes the probe
 				}
 				if q.now = start; st.outcomeOf(j, k) == hangs {

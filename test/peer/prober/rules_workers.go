@@ -137,14 +137,6 @@ func (w world) work(workers map[string]bool, held map[string]string, n node, c c
 	}
 }
 
-// comesBack reports whether a container may be restarted by our rule.
-func (w world) comesBack(c container, code int32) bool {
-	spec := c.spec(1)
-	return podspec.ShouldRestart(w.pod(1), &spec, code) || slices.ContainsFunc(w.Containers, func(other container) bool {
-		return other.Rule != nil && other.Rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
-	})
-}
-
 // restarts reports whether the kubelet restarts a container.
 func (w world) restarts(n node, c container, code int32) bool {
 	pod, spec := w.pod(1), c.spec(1)
