@@ -90,12 +90,16 @@ func writtenGrace(req podworker.SyncRequest) time.Duration {
 // what was prepared for the pod on the node, such as volumes and secrets, and
 // deletes the pod's state from memory. The pod's dead containers, and their
 // logs and termination messages, remain until [Runner.RemovePod] removes them.
+// The runtime may complete a cancelled call after the pod has stopped. If
+// something of the pod runs again, SyncTerminatedPod stops it first.
 func (r *Runner) SyncTerminatedPod(ctx context.Context, req podworker.SyncRequest) error {
-	switch {
-	case req.Status.Stale:
+	if req.Status.Stale {
 		return fmt.Errorf("pod %s: %w", req.Status.UID, errStale)
-	case req.Status.Running():
-		return fmt.Errorf("pod %s: %w", req.Status.UID, ErrStillRunning)
+	}
+	if req.Status.Running() {
+		if err := r.SyncTerminatingPod(ctx, req); err != nil {
+			return err
+		}
 	}
 	unlock, err := r.clean.Lock(ctx, req.Status.UID)
 	if err != nil {

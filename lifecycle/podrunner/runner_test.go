@@ -288,6 +288,20 @@ func TestSyncTerminatingPod_VerifiesThatContainersStopped(t *testing.T) {
 	require.ErrorContains(t, b.runner.RemovePod(t.Context(), lie), "remove pod uid: containers of the pod are still running")
 }
 
+// TestSyncTerminatedPod_StopsALateSandbox checks the case that the runtime completes a cancelled
+// RunPodSandbox after the pod has stopped.
+func TestSyncTerminatedPod_StopsALateSandbox(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := podOf(nil, "app")
+	require.NoError(t, s.runner.SyncTerminatingPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: s.look(pod.UID), Grace: time.Second}))
+	_, err := s.node.RunPodSandbox(t.Context(), podrunner.SandboxConfig(pod, 0, podrunner.Node{Agent: "agent"}), "")
+	require.NoError(t, err)
+	require.NoError(t, s.runner.SyncTerminatedPod(t.Context(), podworker.SyncRequest{Pod: pod, Status: s.look(pod.UID), Grace: time.Second}))
+	require.False(t, s.look(pod.UID).Running())
+	require.Contains(t, s.cgroups.take(), "remove uid")
+}
+
 // stops records the grace periods of containers.
 type stops struct {
 	podrunner.Containers
