@@ -139,9 +139,16 @@ func (h *housekeeping) searchDisk(ctx context.Context) {
 	h.cfg.Observers.Searched(orphans, remaining)
 }
 
-// removePod removes all remaining data of a pod.
+// removePod removes all remaining data of a pod that has ended. The runtime may complete a cancelled
+// call after the pod has ended. If something of the pod runs again, removePod stops it first.
 func (l *Loop) removePod(ctx context.Context, uid types.UID) error {
 	s, _ := l.cache.Get(uid) // on an error, use the last known status
+	if s.Running() {
+		if err := l.runner.SyncTerminatingRuntimePod(ctx, podworker.SyncRequest{Status: s}); err != nil {
+			return err
+		}
+		s, _ = l.cache.Get(uid)
+	}
 	return l.runner.RemovePod(ctx, s)
 }
 

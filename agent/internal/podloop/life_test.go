@@ -1,6 +1,7 @@
 package podloop
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
@@ -259,4 +261,32 @@ func TestEvents_StateOfAPodIsUnknown(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lateSandboxes is a runtime that completes a cancelled RunPodSandbox after the caller has gone.
+type lateSandboxes struct{ *fakecri.Node }
+
+func (r lateSandboxes) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	<-ctx.Done()
+	go func() {
+		time.Sleep(5 * time.Second)
+		_, _ = r.Node.RunPodSandbox(context.WithoutCancel(ctx), config, handler)
+	}()
+	return "", ctx.Err()
+}
+
+func TestLife_SandboxStartsAfterThePodHasEnded(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		web := newPod("web", "web:1")
+		b.set(web)
+		time.Sleep(time.Second)
+		require.NoError(t, b.Kill(b.t.Context(), web.UID, podworker.KillOptions{}))
+		b.await("web", Ended)
+		b.eventually("the late sandbox exists", func() bool { return b.sandboxes() == 1 })
+		time.Sleep(time.Minute)
+		b.set()
+		b.awaitGone("web")
+		require.Zero(t, b.sandboxes())
+	}, func(c *Config) { c.Runtime = lateSandboxes{c.Runtime.(*fakecri.Node)} })
 }
