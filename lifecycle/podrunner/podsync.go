@@ -40,6 +40,7 @@ type podSync struct {
 	readOnly   map[string]bool // names of volumes
 	sandbox    *sandbox
 	unprepared error
+	replaces   bool // the plan replaces running containers
 }
 
 // sandbox is the sandbox in which containers are created: the existing sandbox
@@ -81,6 +82,12 @@ func (t *podSync) do(ctx context.Context, a Actions) error {
 	if err := t.prepareNode(ctx, a); err != nil {
 		return errors.Join(errs, err)
 	}
+	if t.replaces {
+		if err := t.ensureCgroup(ctx, a); err != nil {
+			return errors.Join(errs, err)
+		}
+		t.sandbox.config = t.plannedSandbox(a).config // now with the cgroup
+	}
 	defer t.fetchImages(ctx, a.Start)()
 	releaseSlot, err := t.slots.acquire(ctx, t.cfg.Clock)
 	if err != nil {
@@ -120,7 +127,8 @@ func (t *podSync) restartAll(ctx context.Context, a Actions) error {
 // Above all, it ensures that the images of the new instances are present. If a
 // preparation fails, prepareReplacements removes the kill and the start from the
 // plan, so the old instance keeps running. With restartPolicy Never, a killed
-// container would not be started again.
+// container would not be started again. It then also removes all resizes,
+// because the old instance keeps its limits.
 func (t *podSync) prepareReplacements(ctx context.Context, a *Actions) error {
 	var errs []error
 	failed := map[string]bool{}
@@ -129,6 +137,7 @@ func (t *podSync) prepareReplacements(ctx context.Context, a *Actions) error {
 		if i < 0 || k.Cause != CauseChanged && k.Cause != CauseResize {
 			continue
 		}
+		t.replaces = true
 		err := t.prepareNode(ctx, *a)
 		if err == nil {
 			t.prepared[k.Name], err = t.prepare(ctx, specContainer(t.pod, a.Start[i]), a.Start[i].Attempt)
@@ -139,6 +148,9 @@ func (t *podSync) prepareReplacements(ctx context.Context, a *Actions) error {
 	}
 	a.Kill = slices.DeleteFunc(slices.Clone(a.Kill), func(k Kill) bool { return failed[k.Name] })
 	a.Start = slices.DeleteFunc(slices.Clone(a.Start), func(s Start) bool { return failed[s.Name] })
+	if len(failed) > 0 {
+		a.Update = nil
+	}
 	return errors.Join(errs...)
 }
 

@@ -38,7 +38,9 @@ const (
 // prepareNode prepares on the node what the pod's containers need: user IDs,
 // the pod's cgroup and its volumes. Later calls of the same sync return the
 // result of the first call. Until prepareNode has succeeded, nothing is created
-// in the runtime.
+// in the runtime. If the plan replaces running containers, prepareNode does not
+// prepare the cgroup, because the limits of the pod must not shrink before the
+// old containers have stopped.
 func (t *podSync) prepareNode(ctx context.Context, a Actions) error {
 	if t.sandbox == nil && t.unprepared == nil {
 		t.unprepared = t.prepareOnce(ctx, a)
@@ -61,13 +63,10 @@ func (t *podSync) prepareOnce(ctx context.Context, a Actions) error {
 			return t.prepareFailed(a, failedSandbox, fmt.Sprintf("Failed to create pod sandbox: %v", err), err)
 		}
 	}
-	if t.cfg.PodCgroups != nil {
-		parent, err := t.cfg.PodCgroups.Ensure(ctx, t.pod, t.node.Limits.quotaPeriod())
-		if err != nil {
-			return t.prepareFailed(a, failedPodCgroup, fmt.Sprintf("unable to ensure pod container exists: %v", err), err)
+	if !t.replaces {
+		if err := t.ensureCgroup(ctx, a); err != nil {
+			return err
 		}
-		t.setEnforcedPod(ctx, t.pod, t.node)
-		t.node.CgroupParent = func(*corev1.Pod) string { return parent }
 	}
 	if t.cfg.Volumes != nil {
 		var err error
@@ -77,6 +76,20 @@ func (t *podSync) prepareOnce(ctx context.Context, a Actions) error {
 		t.forgetMountWait(t.pod.UID)
 	}
 	t.sandbox = t.plannedSandbox(a)
+	return nil
+}
+
+// ensureCgroup creates the pod's cgroup if it is missing, and sets its limits.
+func (t *podSync) ensureCgroup(ctx context.Context, a Actions) error {
+	if t.cfg.PodCgroups == nil {
+		return nil
+	}
+	parent, err := t.cfg.PodCgroups.Ensure(ctx, t.pod, t.node.Limits.quotaPeriod())
+	if err != nil {
+		return t.prepareFailed(a, failedPodCgroup, fmt.Sprintf("unable to ensure pod container exists: %v", err), err)
+	}
+	t.setEnforcedPod(ctx, t.pod, t.node)
+	t.node.CgroupParent = func(*corev1.Pod) string { return parent }
 	return nil
 }
 

@@ -351,3 +351,62 @@ func TestEnforced_FileThatCannotBeWritten(t *testing.T) {
 	require.Contains(t, log.String(), "could not store the enforced resources of a pod")
 	require.NotEmpty(t, b.runner.Enforced(t.Context(), pod.UID))
 }
+
+// watchedCgroups calls the function limited before it sets the limits of a pod's cgroup.
+type watchedCgroups struct {
+	podrunner.PodCgroups
+
+	limited func(pod *corev1.Pod)
+}
+
+func (c *watchedCgroups) Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (string, error) {
+	c.limited(pod)
+	return c.PodCgroups.Ensure(ctx, pod, quotaPeriod)
+}
+
+func (c *watchedCgroups) Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error {
+	c.limited(pod)
+	return c.PodCgroups.Update(ctx, pod, quotaPeriod)
+}
+
+// newShrinking returns a bed with a running container whose memory limit has shrunk in the spec.
+// The resize policy of the container requires a restart. The test fails if the limit of the pod's
+// cgroup shrinks while the old container runs.
+func newShrinking(t *testing.T) (s *supplied, pod *corev1.Pod) {
+	t.Helper()
+	cgroups := &watchedCgroups{limited: func(*corev1.Pod) {}}
+	s = newSupplied(t, func(c *podrunner.Config) { cgroups.PodCgroups, c.PodCgroups = c.PodCgroups, cgroups })
+	pod = podOf(nil, "app")
+	c := &pod.Spec.Containers[0]
+	c.ImagePullPolicy = corev1.PullAlways
+	c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
+	c.Resources.Limits = limits("128Mi", "1")
+	require.NoError(t, s.sync(pod))
+	old := s.look(pod.UID).Container("app").GetId()
+	c.Resources.Limits = limits("64Mi", "1")
+	cgroups.limited = func(*corev1.Pod) {
+		answer, err := s.node.ContainerStatus(t.Context(), old, false)
+		require.NoError(t, err)
+		require.NotEqual(t, runtimeapi.ContainerState_CONTAINER_RUNNING, answer.GetStatus().GetState(), "the old container still has the old limit")
+	}
+	return s, pod
+}
+
+func TestResize_PodShrinksAfterTheOldContainerHasStopped(t *testing.T) {
+	t.Parallel()
+	s, pod := newShrinking(t)
+	require.NoError(t, s.sync(pod))
+	require.Equal(t, 1, podcache.RestartCount(s.look(pod.UID).Container("app")))
+	require.Contains(t, s.cgroups.take(), "update uid")
+}
+
+func TestResize_PodDoesNotShrinkIfTheOldContainerKeepsRunning(t *testing.T) {
+	t.Parallel()
+	s, pod := newShrinking(t)
+	require.NoError(t, s.node.Fail("PullImage", fakecri.Fault{Times: 1, Err: errors.New("no route to host")}))
+	require.Error(t, s.sync(pod))
+	require.Equal(t, 0, podcache.RestartCount(s.look(pod.UID).Container("app")))
+	s.clock.Step(time.Minute)
+	require.NoError(t, s.sync(pod))
+	require.Equal(t, 1, podcache.RestartCount(s.look(pod.UID).Container("app")))
+}
