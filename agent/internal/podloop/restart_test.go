@@ -342,6 +342,23 @@ func TestStopPods_InStages(t *testing.T) {
 	}, twoSources(podspec.SourceFile, podspec.SourceAPI))
 }
 
+// A pod of a later stage ends and is removed before its stage begins.
+func TestStopPods_PodIsRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		slow := newPod("slow", "slow:1")
+		critical := newPod("critical", "stubborn:1", withGrace(10), func(p *corev1.Pod) { p.Spec.Priority = new(podspec.SystemCriticalPriority) })
+		b.set(slow, critical)
+		b.awaitRunning("slow")
+		b.awaitRunning("critical")
+		b.set(slow)
+		how := podworker.ShutdownConfig{ShutdownGracePeriod: time.Minute, ShutdownGracePeriodCriticalPods: 30 * time.Second}
+		require.NoError(b.t, b.StopPods(b.t.Context(), how))
+		b.await("slow", Ended)
+		b.awaitGone("critical")
+	})
+}
+
 // The loop continues after a cancelled shutdown.
 func TestStopPods_Cancelled(t *testing.T) {
 	t.Parallel()

@@ -174,9 +174,14 @@ type stopper struct {
 	remove removal
 }
 
-// KillPod implements [podworker.Killer].
+// KillPod implements [podworker.Killer]. It returns nil if the pod was removed after the stages were
+// planned.
 func (s stopper) KillPod(ctx context.Context, pod *corev1.Pod, how podworker.KillOptions) error {
-	return s.kill(ctx, event{kind: evKilled, uid: pod.UID, how: how, stopped: true, removalReason: s.remove})
+	err := s.kill(ctx, event{kind: evKilled, uid: pod.UID, how: how, stopped: true, removalReason: s.remove})
+	if errors.Is(err, ErrUnknownPod) {
+		return nil
+	}
+	return err
 }
 
 // removeAll removes all data of pods from the node, and returns when the data is removed. It
