@@ -290,3 +290,25 @@ func TestLife_SandboxStartsAfterThePodHasEnded(t *testing.T) {
 		require.Zero(t, b.sandboxes())
 	}, func(c *Config) { c.Runtime = lateSandboxes{c.Runtime.(*fakecri.Node)} })
 }
+
+// The refusal of an API pod is final, even if the API server delivers a change of the pod before
+// the pod's final status.
+func TestLife_RefusedAPIPodChanges(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.places.Store(1)
+		a, c := newPod("a", "web:1"), newPod("c", "web:1")
+		b.give(podspec.SourceAPI, a, c)
+		b.awaitRunning("a")
+		b.await("c", Refused)
+		changed := newPod("c", "web:1", func(p *corev1.Pod) { p.Labels = map[string]string{"tier": "web"} })
+		b.give(podspec.SourceAPI, c)
+		b.awaitGone("a") // so c would fit
+		b.give(podspec.SourceAPI, changed)
+		time.Sleep(time.Minute)
+		p := b.await("c", Refused)
+		require.Equal(t, corev1.PodFailed, p.Spec.Status.Phase)
+		require.Equal(t, changed.Labels, p.Spec.Labels)
+		require.Empty(t, b.images("c"))
+	}, twoSources(podspec.SourceFile, podspec.SourceAPI))
+}

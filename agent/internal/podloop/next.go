@@ -128,6 +128,11 @@ func (s *step) defined(e event) {
 		s.pod = e.pod
 		s.requestAdmission("its definition has changed")
 	case Refused:
+		if !s.static() { // its phase Failed is final
+			s.pod = e.pod
+			s.do(doPublish)
+			return
+		}
 		if s.hasWorker { // containers of an earlier agent are being stopped
 			s.setState(Ending, "its definition has changed")
 			s.newer, s.restartAfterRemoval = e.pod, true
