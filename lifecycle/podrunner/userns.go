@@ -200,8 +200,10 @@ func (r *IDRanges) Release(uid types.UID) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := os.Remove(r.file(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("release user namespace: %w", err)
+	for _, file := range []string{r.file(uid) + atomicfile.Suffix, r.file(uid)} { // an interrupted write leaves the first file
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("release user namespace: %w", err)
+		}
 	}
 	delete(r.unread, uid)
 	if nr, ok := r.byPod[uid]; ok {

@@ -168,3 +168,17 @@ func TestIDRanges_InvalidRootAndUIDs(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 }
+
+// An agent that is killed while it stores the IDs of a pod leaves a temporary file.
+func TestIDRanges_ReleaseRemovesTheRemainsOfAnInterruptedWrite(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	ids, err := podrunner.NewIDRanges(podrunner.IDRangesConfig{PodRoot: root})
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(root, "uid"), 0o750))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "uid", "userns.new"), []byte("{"), 0o600))
+	require.NoError(t, ids.Release("uid"))
+	entries, err := os.ReadDir(filepath.Join(root, "uid"))
+	require.NoError(t, err)
+	require.Empty(t, entries, "a file would keep the pod's directory for ever")
+}
