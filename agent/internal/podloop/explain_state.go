@@ -99,9 +99,9 @@ func (x *explainer) grace() time.Duration {
 	case x.r.grace != nil:
 		return *x.r.grace
 	case x.r.pod.DeletionGracePeriodSeconds != nil:
-		return time.Duration(*x.r.pod.DeletionGracePeriodSeconds) * time.Second
+		return lifecycle.Seconds(*x.r.pod.DeletionGracePeriodSeconds)
 	default:
-		return time.Duration(ptr.Deref(x.r.pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
+		return lifecycle.Seconds(ptr.Deref(x.r.pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
 	}
 }
 

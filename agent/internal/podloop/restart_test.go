@@ -3,6 +3,7 @@ package podloop
 import (
 	"context"
 	"errors"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -340,6 +341,18 @@ func TestStopPods_InStages(t *testing.T) {
 		require.Equal(b.t, podworker.ReasonNodeShutdown, b.await("late", Refused).Spec.Status.Reason)
 		require.Error(b.t, b.StopPods(b.t.Context(), podworker.ShutdownConfig{ShutdownGracePeriod: -1}))
 	}, twoSources(podspec.SourceFile, podspec.SourceAPI))
+}
+
+// A grace period of more seconds than a time.Duration can hold is a long grace period.
+func TestStopPods_HugeGracePeriod(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.set(newPod("web", "slow:1", withGrace(math.MaxInt64/2)))
+		b.awaitRunning("web")
+		began := time.Now()
+		require.NoError(b.t, b.StopPods(b.t.Context(), podworker.ShutdownConfig{}))
+		require.InDelta(b.t, 20, time.Since(began).Seconds(), 3)
+	})
 }
 
 // A pod of a later stage ends and is removed before its stage begins.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
@@ -161,9 +163,9 @@ func oneStage(pods []*corev1.Pod) []podworker.Stage {
 	stage := podworker.Stage{Period: stopMargin}
 	for _, p := range pods {
 		seconds := ptr.Deref(p.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
-		grace := time.Duration(seconds) * time.Second
+		grace := lifecycle.Seconds(seconds)
 		stage.Pods = append(stage.Pods, podworker.StagePod{Pod: p, Grace: grace})
-		stage.Period = max(stage.Period, grace+stopMargin)
+		stage.Period = max(stage.Period, min(grace, math.MaxInt64-stopMargin)+stopMargin)
 	}
 	return []podworker.Stage{stage}
 }
