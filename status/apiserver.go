@@ -162,7 +162,7 @@ func (a *APIServer) RecordList(pods []*corev1.Pod) {
 	defer a.mu.Unlock()
 	for uid, k := range a.known {
 		if pod, ok := listed[k.object.UID]; ok && isNewer(k.object, pod) {
-			k.uncertain = true
+			k.uncertain, k.deleted = true, false // the object exists again
 			a.known[uid] = k
 		}
 	}

@@ -543,3 +543,24 @@ func TestAPIServer_OverHTTP(t *testing.T) {
 	n.Trigger(pod.UID)
 	require.NoError(t, n.Flush(t.Context()))
 }
+
+// TestAPIServer_DeletesARestoredPodAgain checks that the object of a finished pod is deleted again if
+// the API server is restored from a state before the deletion.
+func TestAPIServer_DeletesARestoredPodAgain(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	pod := numbered(1)[0]
+	pod.DeletionTimestamp = &metav1.Time{Time: at(0)}
+	seen := a.put(pod)
+	n := newNode(t, a)
+	n.TerminatePod(seen)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0", "delete p0"}, a.asked())
+
+	a.pods["ns/p0"] = seen.DeepCopy()
+	n.sink.RecordList([]*corev1.Pod{seen})
+	n.Trigger(seen.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"get p0", "patch p0", "delete p0"}, a.asked())
+	require.Nil(t, a.pod("p0"))
+}
