@@ -26,7 +26,7 @@ import (
 //
 // A response is used as a whole or not at all. If a request fails or its response is bad,
 // the source keeps the pods of the last good response. So only a good response, for example
-// an empty PodList, removes a pod.
+// an empty PodList, removes a pod. Until the first good response, Run delivers no set of pods.
 type HTTP struct {
 	cfg    HTTPConfig
 	name   string // the URL in problems
@@ -133,7 +133,12 @@ func (h *HTTP) load(ctx context.Context) (l loadResult) {
 		h.fails = 0
 		if f != h.last {
 			read, h.last = 1, f
-			h.state.update([]*file{f}, h.cfg.Clock.Now())
+			if h.state.generation == 0 && f.problems != nil {
+				// The pods stay unknown: a bad response must not define an empty set of pods.
+				h.state.fileProblems = f.problems
+			} else {
+				h.state.update([]*file{f}, h.cfg.Clock.Now())
+			}
 		}
 		h.state.publish(ctx, h.state.fileProblems)
 	}

@@ -400,3 +400,27 @@ func TestHTTP_IgnoresPodsAfterMaxPods(t *testing.T) {
 	require.Len(t, res.Pods, podsource.MaxPods)
 	require.Empty(t, res.Problems)
 }
+
+// A bad first response must not define an empty set of pods: the agent would stop the pods that an
+// earlier agent has started.
+func TestHTTP_BadFirstResponseDefinesNoPods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.respond = func(w http.ResponseWriter, _ *http.Request) {
+			if len(s.asked) < 3 {
+				fmt.Fprintf(w, "<html>%d", len(s.asked))
+				return
+			}
+			fmt.Fprint(w, listOf(jsonOf("a", "i:1")))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		require.NoError(t, s.Run(ctx, func(_ context.Context, pods []*corev1.Pod) {
+			require.Equal(t, "a-node1 i:1", images(pods))
+			cancel()
+		}))
+		require.Len(t, s.asked, 3)
+		require.Contains(t, s.log.String(), "must be an object of kind Pod")
+	})
+}
