@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeparts/kubeparts/agent/state"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 const (
@@ -41,8 +42,8 @@ type stored struct {
 }
 
 // save stores the pods, their services and the runtime classes if one of these objects was added,
-// removed or changed since the last successful call. It ignores changes of a pod that do not change
-// the pod's generation, such as a new status.
+// removed or changed since the last successful call. It ignores most changes of a pod that do not
+// change the pod's generation, such as a new status, but not a new terminal phase.
 func (c *checkpoint) save(ctx context.Context, pods []*corev1.Pod) {
 	if c.cfg.State == nil {
 		return
@@ -60,11 +61,12 @@ func (c *checkpoint) save(ctx context.Context, pods []*corev1.Pod) {
 }
 
 // versions returns a text with the UID and the version of each object. The version of a pod is its
-// generation and its deletion timestamp.
+// generation, its deletion timestamp, and whether its phase is terminal. Without the phase, an agent
+// that starts without the API server could run a pod again that has failed.
 func (s stored) versions() string {
 	var text strings.Builder
 	for _, p := range s.Pods {
-		fmt.Fprintln(&text, p.UID, p.Generation, p.DeletionTimestamp)
+		fmt.Fprintln(&text, p.UID, p.Generation, p.DeletionTimestamp, podspec.IsTerminal(p.Status.Phase))
 	}
 	write := func(o metav1.Object) { fmt.Fprintln(&text, o.GetUID(), o.GetResourceVersion()) }
 	for _, service := range s.Services {

@@ -9,6 +9,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/cluster"
 	"github.com/kubeparts/kubeparts/agent/state"
 )
@@ -92,5 +93,32 @@ func TestState_ADamagedValueIsNotUsed(t *testing.T) {
 		b.setAway(false)
 		after(time.Minute)
 		require.Equal(b.t, corev1.PodRunning, b.pod("web").Status.Phase)
+	})
+}
+
+// A pod that has failed at the API server does not run if the agent starts without the API server,
+// even if the node has room for the pod now.
+func TestState_FailedPodIsNotRunAgain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		store := state.Memory()
+		b.cluster = func(c *cluster.Config) { c.State = store }
+		b.config = func(c *agent.Config) { c.MaxPods = 1 }
+		first := newPod("first", "demo/web:1")
+		first.Spec.RestartPolicy = corev1.RestartPolicyNever
+		b.put("pods", first)
+		b.start()
+		b.put("pods", newPod("second", "demo/web:1"))
+		after(time.Minute)
+		require.Equal(b.t, corev1.PodFailed, b.pod("second").Status.Phase, "the node has room for one pod")
+		require.NoError(b.t, b.runtime.Kill("default/first/main", 0))
+		after(time.Minute)
+		require.Equal(b.t, corev1.PodSucceeded, b.pod("first").Status.Phase)
+		b.stop()
+
+		b.setAway(true)
+		b.start()
+		after(time.Minute)
+		require.Empty(b.t, b.running())
 	})
 }
