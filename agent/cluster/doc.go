@@ -59,7 +59,8 @@
 //     When a container of such a pod exits, the agent restarts the container. The exception is a
 //     container whose environment has values from a ConfigMap or Secret: the agent does not store
 //     these objects.
-//  7. The agent deletes no mirror pod until every source has defined its pods for the first time.
+//  7. The agent deletes no mirror pod without a static pod until every source has defined its pods
+//     for the first time.
 //  8. Each request about the node, its lease or a pod's status has a timeout. A request that hangs
 //     delays no other pod.
 //

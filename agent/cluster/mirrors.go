@@ -67,12 +67,14 @@ func (m *mirrors) run(ctx context.Context, a *agent.Agent) {
 }
 
 // pass creates missing mirror pods, and deletes outdated and orphaned ones. It does nothing until
-// the mirror pods are known and every source of the agent has defined its pods. It makes the agent
-// publish the status of a static pod again if the mirror pod has another status.
+// the mirror pods are known. It deletes no orphaned mirror pod until every source of the agent has
+// defined its pods. It makes the agent publish the status of a static pod again if the mirror pod
+// has another status.
 func (m *mirrors) pass(ctx context.Context, a *agent.Agent) error {
-	if !m.pods.watched.isSynced() || !sourcesKnown(a) {
+	if !m.pods.watched.isSynced() {
 		return nil
 	}
+	known := sourcesKnown(a) // before the pods are read, so that no pod of a known source is missing
 	var static []*corev1.Pod
 	ending := map[types.NamespacedName]bool{}
 	for _, p := range a.Pods() {
@@ -86,7 +88,7 @@ func (m *mirrors) pass(ctx context.Context, a *agent.Agent) error {
 		}
 	}
 	plan := podmanager.PlanMirrors(static, m.pods.mirrors(), func(mirror *corev1.Pod) bool {
-		return ending[types.NamespacedName{Namespace: mirror.Namespace, Name: mirror.Name}]
+		return !known || ending[types.NamespacedName{Namespace: mirror.Namespace, Name: mirror.Name}]
 	})
 	for _, action := range plan {
 		pod := cmp.Or(action.Create, action.Delete)

@@ -150,6 +150,28 @@ func TestMirrors_OrphansAreDeletedWhenAllSourcesAreKnown(t *testing.T) {
 	})
 }
 
+// The mirror of a static pod does not wait for other sources, as with the kubelet.
+func TestMirrors_AreCreatedWhileAnotherSourceIsUnknown(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.withStatic(staticPod("proxy", "demo/web:1", "h1"))
+		file := b.config
+		other := &static{unread: true}
+		b.config = func(c *agent.Config) {
+			file(c)
+			c.Sources = append(c.Sources, agent.Source{Name: podspec.SourceHTTP, Run: other.run})
+		}
+		orphan := newPod("orphan", "demo/web:1")
+		orphan.Annotations = map[string]string{podspec.MirrorAnnotation: "h1", podspec.HashAnnotation: "h1", podspec.SourceAnnotation: podspec.SourceHTTP}
+		b.put("pods", orphan)
+		b.start()
+		after(time.Minute)
+		require.Equal(b.t, []string{"proxy"}, b.running())
+		require.Equal(b.t, corev1.PodRunning, b.pod("proxy").Status.Phase)
+		require.Empty(b.t, b.sent("delete pods"), "the unknown source may define the pod of this mirror")
+	})
+}
+
 // The mirror of a pod whose manifest was removed stays until the pod has stopped.
 func TestMirrors_StayWhileTheirPodStops(t *testing.T) {
 	t.Parallel()
