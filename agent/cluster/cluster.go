@@ -159,5 +159,6 @@ func (c *Cluster) mayRun(pod types.UID) bool {
 		return true // nothing is known yet
 	}
 	p, known := a.Pod(pod)
-	return known && p.State.MayRun()
+	// Containers of an earlier agent may run in a pod that was refused.
+	return known && (p.State.MayRun() || p.Runtime.Running())
 }

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -11,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeparts/kubeparts/agent"
+	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
 func TestStatus_IsOnePatchWithoutGet(t *testing.T) {
@@ -202,5 +206,36 @@ func TestStatus_ReadyFollowsReadinessGates(t *testing.T) {
 		set(corev1.ConditionTrue)
 		set(corev1.ConditionFalse)
 		set(corev1.ConditionTrue)
+	})
+}
+
+// A restarted agent refuses a pod whose containers still run. The phase Failed is published when the
+// containers have stopped, so that no controller replaces the pod earlier.
+func TestStatus_OfARefusedPodThatStillRuns(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		pod := newPod("web", "demo/stubborn:1")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(60))
+		b.put("pods", pod)
+		b.start()
+		after(10 * time.Second)
+		require.Equal(b.t, []string{"web"}, b.running())
+		b.stop()
+
+		b.config = func(c *agent.Config) {
+			c.Admission = []lifecycle.NamedHandler{{Name: "refuse", Handler: lifecycle.AdmitFunc(
+				func(context.Context, lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+					return lifecycle.PodAdmitResult{Reason: "Refused", Message: "by the test"}
+				})}}
+		}
+		b.start()
+		after(30 * time.Second)
+		require.Equal(b.t, []string{"web"}, b.running())
+		require.Equal(b.t, []string{"web refused Failed"}, b.states())
+		require.Equal(b.t, corev1.PodRunning, b.pod("web").Status.Phase)
+		after(time.Minute)
+		require.Empty(b.t, b.running())
+		require.Equal(b.t, corev1.PodFailed, b.pod("web").Status.Phase)
+		require.Equal(b.t, "Refused", b.pod("web").Status.Reason)
 	})
 }
