@@ -11,9 +11,9 @@
 //
 // [Events] returns the events about a change of the status, and [SchedulingEvent] the event about a
 // node that was cordoned or uncordoned. [NetworkProblem] returns why the network of the runtime is
-// not ready. [ReportDue] reports whether the next status must be sent to the API server. [LeaseDue]
-// reports whether the node's lease must be renewed. [Attempts.Next] returns when the next call is
-// due, after a success or a failure.
+// not ready. [ReportDue] reports whether the next status must be sent to the API server.
+// [RenewInterval] returns the time between two renewals of the node's lease. [Attempts.Next] returns
+// when the next call is due, after a success or a failure.
 //
 // # What you supply
 //

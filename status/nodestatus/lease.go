@@ -28,8 +28,3 @@ func (a Attempts) Next(period time.Duration) time.Time {
 // RenewInterval returns the time between two renewals of a node's lease: a quarter of the
 // lease's duration.
 func RenewInterval(leaseDuration time.Duration) time.Duration { return leaseDuration / 4 }
-
-// LeaseDue reports whether the lease of a node must be renewed now.
-func LeaseDue(a Attempts, leaseDuration time.Duration, now time.Time) bool {
-	return !now.Before(a.Next(RenewInterval(leaseDuration)))
-}

@@ -53,26 +53,13 @@ func TestDue_ModifiesNothing(t *testing.T) {
 	require.Equal(t, kept, first)
 }
 
-func TestLeaseDue(t *testing.T) {
+func TestAttempts_Next(t *testing.T) {
 	t.Parallel()
-	const duration = 40 * time.Second
-	require.Equal(t, 10*time.Second, nodestatus.RenewInterval(duration))
-	for name, c := range map[string]struct {
-		attempts nodestatus.Attempts
-		after    time.Duration
-		want     bool
-	}{
-		"the first":               {nodestatus.Attempts{}, 0, true},
-		"renewed":                 {nodestatus.Attempts{Last: start()}, 10*time.Second - 1, false},
-		"a quarter is over":       {nodestatus.Attempts{Last: start()}, 10 * time.Second, true},
-		"failed once":             {nodestatus.Attempts{Last: start(), Failed: 1}, 0, true},
-		"failed four times":       {nodestatus.Attempts{Last: start(), Failed: 4}, 0, true},
-		"failed five times":       {nodestatus.Attempts{Last: start(), Failed: 5}, 10*time.Second - 1, false},
-		"five failures, later":    {nodestatus.Attempts{Last: start(), Failed: 5}, 10 * time.Second, true},
-		"six failures":            {nodestatus.Attempts{Last: start(), Failed: 6}, 0, true},
-		"ten failures, a pause":   {nodestatus.Attempts{Last: start(), Failed: 10}, time.Second, false},
-		"a clock that jumps back": {nodestatus.Attempts{Last: start()}, -time.Hour, false},
-	} {
-		require.Equal(t, c.want, nodestatus.LeaseDue(c.attempts, duration, start().Add(c.after)), name)
+	period := nodestatus.RenewInterval(40 * time.Second)
+	require.Equal(t, 10*time.Second, period)
+	require.Zero(t, nodestatus.Attempts{}.Next(period), "the first call is due at once")
+	for failed, wait := range map[int]time.Duration{0: period, 1: 0, 4: 0, 5: period, 6: 0, 10: period} {
+		a := nodestatus.Attempts{Last: start(), Failed: failed}
+		require.Equal(t, start().Add(wait), a.Next(period), "after %d failures", failed)
 	}
 }
