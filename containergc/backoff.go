@@ -3,6 +3,8 @@ package containergc
 import (
 	"maps"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/backoff"
 )
 
 // A failed removal is retried after firstRetry. After each further failure the delay
@@ -26,7 +28,7 @@ func (m *Manager) recordResult(id string, err error) {
 		delete(m.failures, id)
 		return
 	}
-	delay := min(max(firstRetry, 2*m.failures[id].delay), lastRetry)
+	delay := backoff.Next(m.failures[id].delay, firstRetry, lastRetry)
 	m.failures[id] = failure{delay, m.cfg.Clock.Now().Add(delay)}
 }
 

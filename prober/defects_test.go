@@ -128,7 +128,7 @@ func TestProbe_SidecarKeepsItsStartupProbeWithPolicyNever(t *testing.T) {
 	s.AddPod(pod)
 	s.runsAt("app", "a", s.clock.Now())
 	s.step(prober.Startup)
-	s.ends("app", 1)
+	s.ends("app")
 	s.refuse(prober.Startup)
 	s.runsAt("app", "b", s.clock.Now())
 	s.Refresh("1234")

@@ -78,10 +78,10 @@ func (n *node) runsAt(container, id string, since time.Time) {
 	n.set(container, prober.Target{ID: id, State: prober.Running, StartedAt: since, PodIP: "127.0.0.1"})
 }
 
-func (n *node) ends(container string, code int32) {
+func (n *node) ends(container string) {
 	n.do(func() {
 		t := n.targets[container]
-		t.State, t.ExitCode = prober.Exited, code
+		t.State = prober.Exited
 		n.targets[container] = t
 	})
 }

@@ -106,10 +106,6 @@ func (s *story) target(state prober.State) func(*datadriven.TestData) string {
 				t.Started = true
 			case "ended":
 				t.Ended = true
-			default:
-				n, err := strconv.Atoi(arg.Key)
-				require.NoError(s.t, err)
-				t.ExitCode = int32(n)
 			}
 		}
 		s.set(first(d), t)

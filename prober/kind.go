@@ -149,8 +149,6 @@ type Target struct {
 	State State
 	// StartedAt is when the container was started.
 	StartedAt time.Time
-	// ExitCode is the exit code if State is Exited.
-	ExitCode int32
 	// PodIP is the address for probes whose spec has no host.
 	PodIP string
 	// Started is the last reported Started of this container, including reports before a

@@ -220,7 +220,7 @@ func TestRefresh_ExitedContainerIsNotReadyAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness, prober.Liveness))
 	require.Equal(t, prober.Success, s.step(prober.Readiness))
-	s.ends("app", 1)
+	s.ends("app")
 	s.Refresh("1234")
 	require.Equal(t, prober.Failure, s.Result(key("app", prober.Readiness), "a"))
 	require.Equal(t, prober.Success, s.Result(key("app", prober.Liveness), "a"))
@@ -234,7 +234,7 @@ func TestProbe_KeptForAContainerThatIsNotRestarted(t *testing.T) {
 	spec.Spec.RestartPolicy = corev1.RestartPolicyNever
 	s.AddPod(spec)
 	s.step(prober.Readiness)
-	s.ends("app", 0)
+	s.ends("app")
 	s.refuse(prober.Readiness)
 	require.Empty(t, s.removed)
 	require.Equal(t, prober.Failure, s.Result(key("app", prober.Readiness), "a"))
@@ -366,7 +366,7 @@ func TestProbe_CancelledRunIsNotCounted(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(*stepper, context.CancelFunc){
 		"removed":   func(s *stepper, _ context.CancelFunc) { s.RemovePod("1234") },
-		"exited":    func(s *stepper, _ context.CancelFunc) { s.ends("app", 1); s.Refresh("1234") },
+		"exited":    func(s *stepper, _ context.CancelFunc) { s.ends("app"); s.Refresh("1234") },
 		"replaced":  func(s *stepper, _ context.CancelFunc) { s.runsAt("app", "b", s.clock.Now()); s.Refresh("1234") },
 		"cancelled": func(_ *stepper, cancel context.CancelFunc) { cancel() },
 	} {

@@ -211,7 +211,7 @@ func TestRun_NewContainerIsProbedAtOnce(t *testing.T) {
 	inBubble(t, withProbes("app", prober.Readiness), func(t *testing.T, l *loop) {
 		t.Helper()
 		wait(time.Second)
-		l.ends("app", 1)
+		l.ends("app")
 		l.Refresh("1234")
 		require.Equal(t, prober.Failure, l.Result(key("app", prober.Readiness), "a"))
 		wait(2500 * time.Millisecond)
@@ -220,7 +220,7 @@ func TestRun_NewContainerIsProbedAtOnce(t *testing.T) {
 		l.Refresh("1234")
 		wait(time.Millisecond)
 		require.Equal(t, at.Sub(l.began), l.starts(prober.Readiness, l.began)[1])
-		l.ends("app", 1)
+		l.ends("app")
 		wait(11 * time.Second)
 		l.runsAt("app", "c", time.Now())
 		wait(1001 * time.Millisecond)
@@ -394,7 +394,7 @@ func TestAddPod_ResultOfAnEndedContainerIsPublishedOnce(t *testing.T) {
 		spec.Spec.RestartPolicy = corev1.RestartPolicyNever
 		l.AddPod(spec)
 		wait(time.Second)
-		l.ends("app", 0)
+		l.ends("app")
 		wait(time.Minute)
 		changes := l.Results(t.Context())
 		for range 3 {

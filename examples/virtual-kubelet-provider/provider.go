@@ -180,7 +180,7 @@ func (p *Provider) target(uid types.UID, container string) (prober.Target, bool)
 	if c == nil {
 		return prober.Target{}, false
 	}
-	t := prober.Target{ID: c.Id, State: prober.Exited, ExitCode: c.ExitCode, StartedAt: time.Unix(0, c.StartedAt)}
+	t := prober.Target{ID: c.Id, State: prober.Exited, StartedAt: time.Unix(0, c.StartedAt)}
 	if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
 		t.State = prober.Running
 	}

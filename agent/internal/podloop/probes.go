@@ -130,7 +130,7 @@ func (l *Loop) target(uid types.UID, container string, began time.Time) (prober.
 	if c == nil {
 		return prober.Target{}, false
 	}
-	t := prober.Target{ID: c.GetId(), ExitCode: c.GetExitCode()}
+	t := prober.Target{ID: c.GetId()}
 	switch c.GetState() {
 	case runtimeapi.ContainerState_CONTAINER_RUNNING:
 		t.State, t.StartedAt = prober.Running, time.Unix(0, c.GetStartedAt())

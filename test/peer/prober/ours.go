@@ -234,7 +234,7 @@ func (o *ours) lookup(_ types.UID, name string) (prober.Target, bool) {
 	}
 	l := o.containers[name[0]-'a']
 	t := prober.Target{
-		ID: l.ID, ExitCode: l.Code, PodIP: "10.0.0.1",
+		ID: l.ID, PodIP: "10.0.0.1",
 		Ended: o.ended(),
 	}
 	switch l.State {
