@@ -63,3 +63,16 @@ func TestAttempts_Next(t *testing.T) {
 		require.Equal(t, start().Add(wait), a.Next(period), "after %d failures", failed)
 	}
 }
+
+// TestAttempts_CallsOfAnOutage checks how many calls are made while each call fails at once.
+func TestAttempts_CallsOfAnOutage(t *testing.T) {
+	t.Parallel()
+	calls := map[time.Duration]int{}
+	a := nodestatus.Attempts{Last: start()}
+	for range 15 {
+		now := a.Next(10 * time.Second)
+		calls[now.Sub(start())]++
+		a = nodestatus.Attempts{Last: now, Failed: a.Failed + 1}
+	}
+	require.Equal(t, map[time.Duration]int{10 * time.Second: 5, 20 * time.Second: 5, 30 * time.Second: 5}, calls)
+}
