@@ -113,9 +113,10 @@ func (a *Agent) CgroupVersion() int {
 	}
 }
 
-// LogBytes returns the disk usage of the logs of each running pod's containers. The logs are
-// measured in the background, so LogBytes does not call the runtime and reads no logs. Containers
-// whose logs were not measured yet are omitted. Before Run, LogBytes returns nil.
+// LogBytes returns the disk usage of the logs of each running pod's containers, as Host.Stats.Pods
+// returns it. The host of package host measures logs in the background; a call of LogBytes reads no
+// logs, but may wait two seconds for newer statistics of the runtime. Containers whose logs were not
+// measured yet are omitted. Before Run, LogBytes returns nil.
 func (a *Agent) LogBytes() (all []LogUsage) {
 	ctx := a.running.Load()
 	if ctx == nil || a.cfg.Host.Stats == nil {
