@@ -356,13 +356,18 @@ func TestAPIServer_TerminalPhaseWaitsForContainers(t *testing.T) {
 	})
 }
 
+// staticAndMirror returns a static pod and its mirror pod.
+func staticAndMirror() (static, mirror *corev1.Pod) {
+	static, mirror = numbered(1)[0], numbered(1)[0]
+	static.Annotations = map[string]string{podspec.SourceAnnotation: "file"}
+	mirror.UID, mirror.Annotations = "mirror", map[string]string{podspec.MirrorAnnotation: "hash"}
+	return static, mirror
+}
+
 func TestAPIServer_StaticPodsAreKnownByTheirMirrors(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
-	static := numbered(1)[0]
-	static.Annotations = map[string]string{podspec.SourceAnnotation: "file"}
-	mirror := numbered(1)[0]
-	mirror.UID, mirror.Annotations = "mirror", map[string]string{podspec.MirrorAnnotation: "hash"}
+	static, mirror := staticAndMirror()
 	n := newNode(t, a)
 	n.SetPodStatus(static, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
@@ -406,10 +411,7 @@ func TestAPIServer_StaticPodsAreKnownByTheirMirrors(t *testing.T) {
 func TestAPIServer_NewMirrorPodIsNoCorrection(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
-	static := numbered(1)[0]
-	static.Annotations = map[string]string{podspec.SourceAnnotation: "file"}
-	mirror := numbered(1)[0]
-	mirror.UID, mirror.Annotations = "mirror", map[string]string{podspec.MirrorAnnotation: "hash"}
+	static, mirror := staticAndMirror()
 	n := newNode(t, a)
 	n.mirrors[static.UID] = a.put(mirror)
 	n.SetPodStatus(static, simple("Failed", "False"))

@@ -42,8 +42,8 @@ type Source struct {
 // Add includes an agent in each scrape until remove is called. Values of several agents are added,
 // with two exceptions. kubelet_pleg_last_seen_seconds has the oldest relist of all agents.
 // kubelet_cgroup_version has the version of the last added agent that knows its version. Call
-// remove when the agent has stopped. remove also deletes the series and records of the agent's pods. It gets
-// the UIDs of these pods by a last call of Desired, Known and Observed.
+// remove when the agent has stopped. remove also deletes the series and records of the agent's pods.
+// It gets the UIDs of these pods by a last call of Desired, Known and Observed.
 func (m *Metrics) Add(s Source) (remove func()) {
 	added := &s
 	m.mu.Lock()
